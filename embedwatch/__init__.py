@@ -1,0 +1,128 @@
+"""embedwatch: watches the geometry of an embedding space, and says what is wrong, where, how sure it is, and what to do.
+
+The public names are imported when first used, so that `import embedwatch` and `embedwatch --help` load no torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from embedwatch.auditing import Audit, audit
+    from embedwatch.batch import AttentionBatch, PairBatch, TrainingStep, VectorBatch
+    from embedwatch.core import (
+        Check,
+        Diagnostic,
+        EmbedwatchError,
+        Evidence,
+        Exhibit,
+        Histogram,
+        History,
+        InputError,
+        Limit,
+        Measurement,
+        MergeError,
+        Metric,
+        MissingExtraError,
+        Provenance,
+        RegistrationError,
+        Sink,
+        Snapshot,
+        Source,
+        Space,
+        Statistic,
+        ThresholdCheck,
+        UsageError,
+        Verdict,
+    )
+    from embedwatch.judging import Judge
+    from embedwatch.loading import Subject, load_subject
+    from embedwatch.sources import open_source
+    from embedwatch.window import Window, Windows
+
+_HOMES = {
+    "embedwatch.auditing": ("Audit", "audit"),
+    "embedwatch.batch": ("AttentionBatch", "PairBatch", "TrainingStep", "VectorBatch"),
+    "embedwatch.core": (
+        "Check",
+        "Diagnostic",
+        "EmbedwatchError",
+        "Evidence",
+        "Exhibit",
+        "Histogram",
+        "History",
+        "InputError",
+        "Limit",
+        "Measurement",
+        "MergeError",
+        "Metric",
+        "MissingExtraError",
+        "Provenance",
+        "RegistrationError",
+        "Sink",
+        "Snapshot",
+        "Source",
+        "Space",
+        "Statistic",
+        "ThresholdCheck",
+        "UsageError",
+        "Verdict",
+    ),
+    "embedwatch.judging": ("Judge",),
+    "embedwatch.loading": ("Subject", "load_subject"),
+    "embedwatch.sources": ("open_source",),
+    "embedwatch.window": ("Window", "Windows"),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "AttentionBatch",
+    "Audit",
+    "Check",
+    "Diagnostic",
+    "EmbedwatchError",
+    "Evidence",
+    "Exhibit",
+    "Histogram",
+    "History",
+    "InputError",
+    "Judge",
+    "Limit",
+    "Measurement",
+    "MergeError",
+    "Metric",
+    "MissingExtraError",
+    "PairBatch",
+    "Provenance",
+    "RegistrationError",
+    "Sink",
+    "Snapshot",
+    "Source",
+    "Space",
+    "Statistic",
+    "Subject",
+    "ThresholdCheck",
+    "TrainingStep",
+    "UsageError",
+    "VectorBatch",
+    "Verdict",
+    "Window",
+    "Windows",
+    "__version__",
+    "audit",
+    "load_subject",
+    "open_source",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'embedwatch' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

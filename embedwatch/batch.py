@@ -1,0 +1,278 @@
+"""The four batches: what flows from observers and sources into statistics.
+
+Values that several statistics need (finite mask, norms, unit rows, moments) are computed once and cached on the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from embedwatch.core.errors import UsageError
+from embedwatch.geometry.norms import row_norms
+from embedwatch.hashing import combine, hash_rows, hash_text
+
+__all__ = ["AttentionBatch", "BatchMoments", "PairBatch", "TrainingStep", "VectorBatch"]
+
+FLOAT32_MAX = torch.finfo(torch.float32).max
+SAFE_NORM = 1e15
+"""Beyond this norm, or below its inverse, squares may leave the range of float32: such a batch is computed in float64."""
+
+
+class BatchMoments(NamedTuple):
+    """Number, mean (D,) and scatter matrix `Σ (x - mean)(x - mean)ᵀ` (D, D) of a batch's finite rows, in float64."""
+
+    count: int
+    mean: Tensor
+    scatter: Tensor
+
+
+def _check_matrix(name: str, rows: Tensor) -> None:
+    if not isinstance(rows, Tensor):
+        raise UsageError(f"`{name}` must be a torch tensor (N, D), got {type(rows).__name__}; use torch.as_tensor")
+    if rows.ndim != 2:
+        raise UsageError(
+            f"`{name}` must be a 2-D tensor (N, D), got shape {tuple(rows.shape)}; flatten batch and position first"
+        )
+    if not rows.is_floating_point():
+        raise UsageError(f"`{name}` must be floating point, got {rows.dtype}; convert with .float()")
+    if rows.shape[1] == 0:
+        raise UsageError(f"`{name}` must have at least one dimension, got shape {tuple(rows.shape)}")
+
+
+def _check_column(name: str, column: Tensor | None, count: int) -> None:
+    if column is not None and (column.shape != (count,) or column.dtype != torch.int64):
+        raise UsageError(
+            f"`{name}` must be int64 of shape ({count},), one for each row, got {column.dtype} {tuple(column.shape)}"
+        )
+
+
+@dataclass(eq=False)
+class VectorBatch:
+    """Rows of one Space.
+
+    Args:
+        rows: (N, D) floating point, on any device. Never modified.
+        ids: (N,) int64 row numbers in the source. With them a row is sampled by its identity and can be named.
+            Without them it is sampled by its content, so that equal rows count once in samples.
+        labels: (N,) int64 index into `groups`, -1 for none.
+        groups: names of the groups.
+        source: name of the source; together with the id it is a row's identity.
+        segment: segment of the Space.
+    """
+
+    rows: Tensor
+    ids: Tensor | None = None
+    labels: Tensor | None = None
+    groups: Sequence[str] = ()
+    source: str = ""
+    segment: str = "all"
+
+    def __post_init__(self) -> None:
+        _check_matrix("rows", self.rows)
+        _check_column("ids", self.ids, len(self))
+        _check_column("labels", self.labels, len(self))
+        self.rows = self.rows.detach()
+
+    def __len__(self) -> int:
+        return self.rows.shape[0]
+
+    @property
+    def dimension(self) -> int:
+        """D."""
+        return self.rows.shape[1]
+
+    @cached_property
+    def norms(self) -> Tensor:
+        """Euclidean norm of each row, in float64; not finite for rows that hold NaN or Inf. Shape: (N,)."""
+        return row_norms(self.rows)
+
+    @cached_property
+    def finite(self) -> Tensor:
+        """Rows without NaN and Inf; a float64 value beyond the range of float32 counts as Inf. Shape: (N,) bool."""
+        if self.rows.dtype == torch.float64:
+            return self.rows.abs().amax(1) <= FLOAT32_MAX
+        return torch.isfinite(self.norms)
+
+    def take(self, index: Tensor | slice) -> VectorBatch:
+        """Return some of the rows, chosen by a mask, by positions or by a slice; what is cached goes with them."""
+        taken = VectorBatch(
+            self.rows[index],
+            None if self.ids is None else self.ids[index],
+            None if self.labels is None else self.labels[index],
+            self.groups,
+            self.source,
+            self.segment,
+        )
+        for name in ("norms", "content"):
+            if name in self.__dict__:
+                taken.__dict__[name] = self.__dict__[name][index]
+        return taken
+
+    def split(self, sizes: Sequence[int]) -> list[VectorBatch]:
+        """Cut into consecutive batches of these sizes."""
+        starts = [sum(sizes[:i]) for i in range(len(sizes))]
+        return [self.take(slice(start, start + size)) for start, size in zip(starts, sizes, strict=True)]
+
+    @staticmethod
+    def concat(batches: Sequence[VectorBatch]) -> VectorBatch:
+        """Join batches of one source."""
+        first = batches[0]
+        groups = list(dict.fromkeys(group for batch in batches for group in batch.groups))
+        return VectorBatch(
+            torch.cat([batch.rows for batch in batches]),
+            None if first.ids is None else torch.cat([batch.ids for batch in batches if batch.ids is not None]),
+            None if first.labels is None else torch.cat([_relabel(batch, groups) for batch in batches]),
+            groups,
+            first.source,
+            first.segment,
+        )
+
+    @cached_property
+    def clean(self) -> VectorBatch:
+        """The finite rows, in float32, or in float64 where float32 could not hold their squares."""
+        batch = self if bool(self.finite.all()) else self.take(self.finite)
+        norms = batch.norms
+        extreme = (norms > SAFE_NORM) | ((norms > 0) & (norms < 1 / SAFE_NORM))
+        dtype = torch.float64 if batch.rows.dtype == torch.float64 or bool(extreme.any()) else torch.float32
+        if batch.rows.dtype == dtype:
+            return batch
+        if dtype == torch.float64:
+            _ = batch.content  # cached before the bits change
+        converted = batch.take(slice(None))
+        converted.rows = batch.rows.to(dtype)
+        return converted
+
+    @cached_property
+    def directed(self) -> VectorBatch:
+        """The rows of `clean` that have a direction: all but the zero rows."""
+        clean = self.clean
+        nonzero = clean.norms > 0
+        return clean if bool(nonzero.all()) else clean.take(nonzero)
+
+    @cached_property
+    def unit(self) -> Tensor:
+        """The rows of `directed`, scaled to norm 1. Shape: (M, D)."""
+        batch = self.directed
+        return batch.rows * batch.norms.reciprocal().to(batch.rows.dtype)[:, None]  # (M, D)
+
+    @cached_property
+    def moments(self) -> BatchMoments:
+        """Moments of the rows of `clean`. The mean is taken out before the product, so that a small spread survives."""
+        rows = self.clean.rows
+        count = len(rows)
+        if count == 0:
+            zero = torch.zeros(self.dimension, dtype=torch.float64, device=rows.device)
+            return BatchMoments(0, zero, zero.new_zeros(self.dimension, self.dimension))
+        rough = rows.mean(0)
+        centred = rows - rough  # (N, D)
+        rest = centred.mean(0).double()  # what rounding left in the mean
+        scatter = (centred.T @ centred).double() - count * torch.outer(rest, rest)  # (D, D)
+        return BatchMoments(count, rough.double() + rest, scatter)
+
+    @cached_property
+    def content(self) -> Tensor:
+        """64-bit hash of each row's bits. Shape: (N,) int64."""
+        return hash_rows(self.rows)
+
+    @cached_property
+    def keys(self) -> Tensor:
+        """64-bit identity of each row: of source and row number, or of its content where it has no number. (N,) int64."""
+        return self.content if self.ids is None else combine(self.ids, hash_text(self.source))
+
+
+def _relabel(batch: VectorBatch, groups: list[str]) -> Tensor:
+    if batch.labels is None:
+        raise UsageError("all batches or none must have `labels`, got a mix; label every batch")
+    table = torch.tensor([groups.index(group) for group in batch.groups] + [-1], device=batch.labels.device)
+    return table[batch.labels]
+
+
+@dataclass(eq=False)
+class PairBatch:
+    """The same items in two spaces: (N, D1) and (N, D2) with the row numbers that pair them."""
+
+    left: Tensor
+    right: Tensor
+    ids: Tensor | None = None
+    source: str = ""
+    segment: str = "all"
+
+    def __post_init__(self) -> None:
+        _check_matrix("left", self.left)
+        _check_matrix("right", self.right)
+        if len(self.left) != len(self.right):
+            raise UsageError(
+                f"`left` and `right` must have the same number of rows, got {len(self.left)} and {len(self.right)}; "
+                "pair them by id first"
+            )
+        _check_column("ids", self.ids, len(self.left))
+
+    def __len__(self) -> int:
+        return self.left.shape[0]
+
+    def sides(self) -> tuple[VectorBatch, VectorBatch]:
+        """Return both sides as batches of vectors."""
+        return (
+            VectorBatch(self.left, self.ids, source=self.source, segment=self.segment),
+            VectorBatch(self.right, self.ids, source=self.source, segment=self.segment),
+        )
+
+
+@dataclass(eq=False)
+class AttentionBatch:
+    """Sampled query rows of one attention layer.
+
+    Args:
+        logits: (N, T) scaled scores of a query against all keys, before the softmax.
+        visible: (N, T) bool, the keys that the query may attend to.
+        positions: (N,) int64 position of the query among the keys.
+        heads: (N,) int64 head of the query.
+        head_size: K, for the spread that √d_k predicts.
+    """
+
+    logits: Tensor
+    visible: Tensor
+    positions: Tensor
+    heads: Tensor
+    head_size: int
+    segment: str = "all"
+
+    def __post_init__(self) -> None:
+        _check_matrix("logits", self.logits)
+        if self.visible.shape != self.logits.shape or self.visible.dtype != torch.bool:
+            raise UsageError(
+                f"`visible` must be bool of shape {tuple(self.logits.shape)}, got {self.visible.dtype} "
+                f"{tuple(self.visible.shape)}; give the mask in the shape of the logits"
+            )
+        _check_column("positions", self.positions, len(self.logits))
+        _check_column("heads", self.heads, len(self.logits))
+
+    def __len__(self) -> int:
+        return self.logits.shape[0]
+
+    @cached_property
+    def weights(self) -> Tensor:
+        """Attention of each row over the visible keys, in float32; zero for a row that sees no key. Shape: (N, T)."""
+        masked = self.logits.float().masked_fill(~self.visible, -torch.inf)
+        return torch.softmax(masked, dim=1).nan_to_num(0.0)
+
+
+@dataclass(frozen=True)
+class TrainingStep:
+    """Scalars of one training step, by name: `loss`, `validation_loss`, `lr`, `batch_size`, `gradient_norm`, …"""
+
+    step: int
+    scalars: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.step < 0:
+            raise UsageError(f"`step` must be at least 0, got {self.step}; count from the start of the run")
+
+    def __len__(self) -> int:
+        return 1

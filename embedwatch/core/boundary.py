@@ -1,0 +1,65 @@
+"""Boundary: where an exception of ours ends. The model that is being watched never stops because of us."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+__all__ = ["Boundary", "OnError"]
+
+log = logging.getLogger(__name__)
+OnError = Literal["count", "raise"]
+
+
+class Boundary:
+    """Counts exceptions by stage and name, logs each once with its traceback, and switches an item off after `patience` repeats.
+
+    Args:
+        on_error: `count` swallows, `raise` lets the exception through after counting (tests, debugging).
+        patience: number of exceptions after which an item is switched off.
+
+    Example:
+        >>> boundary = Boundary(patience=1)
+        >>> with boundary.guard("statistic", "norms"):
+        ...     1 / 0
+        >>> boundary.errors
+        {('statistic', 'norms'): 1}
+        >>> boundary.is_off("statistic", "norms")
+        True
+    """
+
+    def __init__(self, *, on_error: OnError = "count", patience: int = 5) -> None:
+        self.on_error = on_error
+        self.patience = patience
+        self._errors: Counter[tuple[str, str]] = Counter()
+        self._lock = threading.Lock()
+
+    @property
+    def errors(self) -> dict[tuple[str, str], int]:
+        """Number of exceptions by (stage, name)."""
+        with self._lock:
+            return dict(self._errors)
+
+    def is_off(self, stage: str, name: str) -> bool:
+        """Return whether this item failed too often to be tried again."""
+        return self._errors[stage, name] >= self.patience
+
+    @contextmanager
+    def guard(self, stage: str, name: str) -> Iterator[None]:
+        """Run a block; count and log what it raises."""
+        try:
+            yield
+        except Exception:
+            with self._lock:
+                self._errors[stage, name] += 1
+                count = self._errors[stage, name]
+            if self.on_error == "raise":
+                raise
+            if count == 1:
+                log.exception("embedwatch: %s %r failed; it counts as unknown", stage, name)
+            if count == self.patience:
+                log.error("embedwatch: %s %r failed %d times and is switched off", stage, name, count)

@@ -1,0 +1,65 @@
+"""Exhibit: evidence for people, capped in size, made only when asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from embedwatch.core.errors import UsageError
+
+__all__ = ["EXHIBIT_ROWS", "Exhibit", "Shape"]
+
+Shape = Literal["points", "curve", "matrix", "table"]
+Cell = str | int | float | None
+
+EXHIBIT_ROWS = 5_000
+"""An exhibit holds at most this many rows: what a browser draws without effort."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exhibit:
+    """Plain rows under named columns, with the shape in which a report draws them.
+
+    Args:
+        name: snake case; verdicts cite an exhibit by it.
+        shape: points, curve, matrix or table.
+        caption: one sentence that says what one sees.
+        columns: column names. The column `row` holds row numbers of the source; whoever knows the source adds their names.
+        rows: plain values.
+        truncated: rows left out because of the cap.
+    """
+
+    name: str
+    shape: Shape
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    truncated: int = 0
+
+    @classmethod
+    def build(
+        cls, name: str, shape: Shape, caption: str, columns: Sequence[str], rows: Iterable[Sequence[Cell]]
+    ) -> Exhibit:
+        """Make an exhibit, capped at `EXHIBIT_ROWS`."""
+        every = [tuple(row) for row in rows]
+        if any(len(row) != len(columns) for row in every):
+            raise UsageError(f"each row of the exhibit {name!r} must have {len(columns)} cells, one for each column")
+        return cls(name, shape, caption, tuple(columns), tuple(every[:EXHIBIT_ROWS]), max(0, len(every) - EXHIBIT_ROWS))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return {
+            "name": self.name,
+            "shape": self.shape,
+            "caption": self.caption,
+            "columns": list(self.columns),
+            "rows": [list(row) for row in self.rows],
+            "truncated": self.truncated,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Exhibit:
+        """Read what `to_json` wrote."""
+        rows = tuple(tuple(row) for row in data["rows"])
+        return cls(data["name"], data["shape"], data["caption"], tuple(data["columns"]), rows, data["truncated"])

@@ -1,0 +1,145 @@
+"""Measurement: one named value; Metric: its declaration; Histogram: a value that is a distribution."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from embedwatch.core.errors import RegistrationError, UsageError
+
+__all__ = ["Histogram", "Kind", "Measurement", "Metric", "Number"]
+
+Kind = Literal["gauge", "counter", "histogram"]
+Number = int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """Counts between bounds, mergeable by addition.
+
+    Args:
+        bounds: upper edges, strictly increasing; a last bucket for everything above is implied.
+        counts: one more than `bounds`; `counts[i]` holds the values `bounds[i-1] < v <= bounds[i]`.
+        sum: sum of all values.
+        n: number of values, the sum of `counts`.
+    """
+
+    bounds: tuple[float, ...]
+    counts: tuple[int, ...]
+    sum: float
+    n: int
+
+    def __post_init__(self) -> None:
+        if len(self.counts) != len(self.bounds) + 1:
+            raise UsageError(
+                f"`counts` must have one entry more than `bounds` ({len(self.bounds)}), got {len(self.counts)}; "
+                "add the bucket above the last bound"
+            )
+        if sum(self.counts) != self.n:
+            raise UsageError(f"`n` must be the sum of `counts` ({sum(self.counts)}), got {self.n}; count each value once")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return {"bounds": list(self.bounds), "counts": list(self.counts), "sum": self.sum, "n": self.n}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Histogram:
+        """Read what `to_json` wrote."""
+        return cls(tuple(data["bounds"]), tuple(data["counts"]), float(data["sum"]), int(data["n"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """Declaration of a measurement: what a Statistic or Diagnostic promises to deliver.
+
+    Args:
+        name: snake case; `_ratio` for quotients, `_total` for counters; cosines carry no unit suffix.
+        help: one sentence that says what the number is.
+        unit: base unit as a plural noun ("rows", "dimensions", "seconds"), empty for pure numbers.
+        kind: gauge, counter or histogram.
+        healthy: what a healthy space shows, in words for people; empty where nothing general holds.
+        labels: names of the labels that its measurements carry.
+        digits: significant digits worth showing to a person.
+    """
+
+    name: str
+    help: str
+    unit: str = ""
+    kind: Kind = "gauge"
+    healthy: str = ""
+    labels: tuple[str, ...] = ()
+    digits: int = 3
+
+    def __post_init__(self) -> None:
+        if not self.name.isidentifier() or self.name != self.name.lower():
+            raise RegistrationError(f"`name` must be snake case, got {self.name!r}; use lower case and underscores")
+        if (self.kind == "counter") != self.name.endswith("_total"):
+            raise RegistrationError(f"counters, and only they, end in `_total`, got {self.name!r} of kind {self.kind}")
+        if not self.help.endswith("."):
+            raise RegistrationError(f"`help` of {self.name!r} must be a sentence that ends in a full stop")
+
+    def measure(
+        self, value: Number | Histogram | None, *, error: float | None = None, **labels: str
+    ) -> Measurement:
+        """Make the Measurement of this Metric. A value that is not finite becomes `None`: not enough data."""
+        if isinstance(value, float) and not math.isfinite(value):
+            value = None
+        if set(labels) != set(self.labels):
+            raise UsageError(f"{self.name} takes the labels {self.labels}, got {tuple(labels)}; declare what you deliver")
+        return Measurement(self, value, labels=labels, error=error)
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One named value. `None` means: not enough data.
+
+    Args:
+        metric: its declaration.
+        value: a finite number, a Histogram, or `None`.
+        labels: label name to value.
+        error: standard error or error bound of an approximate value, in the value's unit.
+    """
+
+    metric: Metric
+    value: Number | Histogram | None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    error: float | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the metric."""
+        return self.metric.name
+
+    @property
+    def number(self) -> float | None:
+        """The value as a number; `None` for a histogram and for not enough data."""
+        return None if self.value is None or isinstance(self.value, Histogram) else float(self.value)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        data: dict[str, Any] = {
+            "name": self.name,
+            "kind": self.metric.kind,
+            "unit": self.metric.unit,
+            "help": self.metric.help,
+            "value": self.value.to_json() if isinstance(self.value, Histogram) else self.value,
+        }
+        if self.metric.healthy:
+            data["healthy"] = self.metric.healthy
+        if self.labels:
+            data["labels"] = dict(self.labels)
+        if self.error is not None:
+            data["error"] = self.error
+        return data
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Measurement:
+        """Read what `to_json` wrote."""
+        labels = dict(data.get("labels", {}))
+        metric = Metric(
+            data["name"], data["help"], data["unit"], data["kind"], data.get("healthy", ""), tuple(labels)
+        )
+        value = data["value"]
+        return cls(metric, Histogram.from_json(value) if isinstance(value, Mapping) else value, labels, data.get("error"))

@@ -1,0 +1,53 @@
+"""Sink: takes a Snapshot and its verdicts somewhere."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from types import TracebackType
+from typing import ClassVar
+
+from embedwatch.core.errors import UsageError
+from embedwatch.core.exhibit import Exhibit
+from embedwatch.core.registry import Plugin
+from embedwatch.core.snapshot import Snapshot
+from embedwatch.core.verdict import Verdict
+
+__all__ = ["Sink"]
+
+
+class Sink(Plugin, ABC):
+    """Delivers Snapshots and verdicts: to a file, a console, a service. `--sink NAME:TARGET` names one on the command line."""
+
+    kind: ClassVar[str] = "sink"
+    title: ClassVar[str] = ""
+    target: ClassVar[str] = ""
+    """What stands after the colon in `--sink NAME:TARGET`; empty where nothing does."""
+
+    @classmethod
+    def open(cls, target: str) -> Sink:
+        """Make the sink that `--sink NAME:TARGET` asks for.
+
+        Raises:
+            UsageError: if the target is missing or superfluous.
+        """
+        if bool(target) != bool(cls.target):
+            form = f"{cls.name}:{cls.target}" if cls.target else cls.name
+            raise UsageError(f"sink {cls.name!r} must be written {form}, got {cls.name + (target and ':' + target)!r}")
+        return cls(target) if target else cls()  # type: ignore[call-arg]
+
+    @abstractmethod
+    def write(self, snapshot: Snapshot, verdicts: Sequence[Verdict], exhibits: Sequence[Exhibit] = ()) -> None:
+        """Deliver one Snapshot with its verdicts, and the exhibits that they cite."""
+
+    def close(self) -> None:
+        """Finish. Calling it again does nothing."""
+        return
+
+    def __enter__(self) -> Sink:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

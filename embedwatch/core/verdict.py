@@ -1,0 +1,142 @@
+"""Evidence: what a Check found. Verdict: what judging makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from embedwatch.core.errors import UsageError
+from embedwatch.core.snapshot import Space
+
+__all__ = ["STATUSES", "Evidence", "Limit", "Status", "Verdict", "worst"]
+
+Status = Literal["ok", "unknown", "warn", "fail"]
+STATUSES: tuple[Status, ...] = ("ok", "unknown", "warn", "fail")
+"""From harmless to grave. `unknown` is never `ok`: nobody looked, or there was too little to see."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Where a value turns from healthy to `warn` and to `fail`. A value at the limit has crossed it.
+
+    Example:
+        >>> Limit(warn=0.9, fail=0.98).status(0.95)
+        'warn'
+        >>> Limit(warn=0.1, fail=0.03, side="below").status(0.5)
+        'ok'
+        >>> str(Limit(warn=0.1, fail=0.03, side="below"))
+        '> 0.1'
+    """
+
+    warn: float | None = None
+    fail: float | None = None
+    side: Literal["above", "below"] = "above"
+
+    def __post_init__(self) -> None:
+        if self.warn is None and self.fail is None:
+            raise UsageError("a limit must have `warn` or `fail`, got neither; give at least one")
+        if self.warn is not None and self.fail is not None and not self._crossed(self.fail, self.warn):
+            raise UsageError(f"`fail` must lie beyond `warn`, got warn={self.warn} and fail={self.fail} ({self.side})")
+
+    def _crossed(self, value: float, threshold: float | None) -> bool:
+        if threshold is None:
+            return False
+        return value >= threshold if self.side == "above" else value <= threshold
+
+    def status(self, value: float) -> Status:
+        """Return the status of a value."""
+        if self._crossed(value, self.fail):
+            return "fail"
+        return "warn" if self._crossed(value, self.warn) else "ok"
+
+    def threshold(self, value: float) -> float:
+        """Return the threshold that the value crossed, or the first one that it has not."""
+        known = [threshold for threshold in (self.warn, self.fail) if threshold is not None]
+        crossed = [threshold for threshold in known if self._crossed(value, threshold)]
+        return crossed[-1] if crossed else known[0]
+
+    def __str__(self) -> str:
+        first = self.warn if self.warn is not None else self.fail
+        return f"{'<' if self.side == 'above' else '>'} {first:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a Check found: the value beside its limit, and how sure it is.
+
+    Args:
+        value: the number that is judged; `None` makes the verdict `unknown`.
+        limit: where it turns unhealthy; `None` with a value means that nothing can be wrong here.
+        rows: how many rows the value rests on.
+        reason: one sentence about this very value; empty lets judging say value and limit.
+        unit: of the value.
+        effect: size of the change in a unit that people can weigh.
+        p_value, e_value: for comparisons with a null distribution.
+        error: standard error of the value.
+        exhibits: names of the exhibits that show who is to blame.
+    """
+
+    value: float | None
+    limit: Limit | None = None
+    rows: int = 0
+    reason: str = ""
+    unit: str = ""
+    effect: float | None = None
+    p_value: float | None = None
+    e_value: float | None = None
+    error: float | None = None
+    exhibits: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer of one Check about one Space: status, the value beside its limit, why it matters, what to do."""
+
+    check: str
+    title: str
+    space: Space
+    status: Status
+    evidence: Evidence
+    threshold: float | None
+    reason: str
+    meaning: str
+    remedy: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        evidence = self.evidence
+        data: dict[str, Any] = {
+            "check": self.check,
+            "title": self.title,
+            "space": self.space.labels(),
+            "status": self.status,
+            "value": evidence.value,
+            "unit": evidence.unit,
+            "threshold": self.threshold,
+            "healthy": "" if evidence.limit is None else str(evidence.limit),
+            "rows": evidence.rows,
+            "reason": self.reason,
+            "meaning": self.meaning,
+            "remedy": self.remedy,
+            "exhibits": list(evidence.exhibits),
+        }
+        optional: Mapping[str, float | None] = {
+            "effect": evidence.effect,
+            "p_value": evidence.p_value,
+            "e_value": evidence.e_value,
+            "error": evidence.error,
+        }
+        return {**data, **{name: value for name, value in optional.items() if value is not None}}
+
+
+def worst(statuses: list[Status]) -> Status:
+    """Return the gravest of some statuses; `unknown` for none, since nothing was judged.
+
+    Example:
+        >>> worst(["ok", "warn", "unknown"])
+        'warn'
+        >>> worst([])
+        'unknown'
+    """
+    return max(statuses, key=STATUSES.index, default="unknown")

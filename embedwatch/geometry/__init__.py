@@ -1,0 +1,1 @@
+"""Pure functions on tensors: no state, no input, no output."""

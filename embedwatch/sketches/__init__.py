@@ -1,0 +1,21 @@
+"""Mergeable building blocks of statistics: sums, moments, samples, histograms, extremes, matrix sketches."""
+
+from embedwatch.sketches.additive import Additive
+from embedwatch.sketches.base import Sketch, SketchStatistic, example_batches
+from embedwatch.sketches.extremes import Extremes
+from embedwatch.sketches.frequent_directions import FrequentDirections
+from embedwatch.sketches.log_histogram import LogHistogram
+from embedwatch.sketches.moments import Moments
+from embedwatch.sketches.smallest import SmallestKeys
+
+__all__ = [
+    "Additive",
+    "Extremes",
+    "FrequentDirections",
+    "LogHistogram",
+    "Moments",
+    "Sketch",
+    "SketchStatistic",
+    "SmallestKeys",
+    "example_batches",
+]

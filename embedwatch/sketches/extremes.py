@@ -1,0 +1,70 @@
+"""Extremes: the rows with the largest values, by row number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from embedwatch.sketches.base import Sketch
+
+__all__ = ["Extremes"]
+
+NO_ID = -1
+
+
+class Extremes(Sketch):
+    """Keeps the `capacity` largest (value, row number); of equal values the smallest row numbers. Merge is exact.
+
+    Example:
+        >>> worst = Extremes(2)
+        >>> worst.add(torch.tensor([1.0, 5.0, 3.0]), torch.tensor([10, 11, 12]))
+        >>> worst.entries()
+        [(11, 5.0), (12, 3.0)]
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self._values = torch.zeros(0, dtype=torch.float64)
+        self._ids = torch.zeros(0, dtype=torch.int64)
+
+    def add(self, values: Tensor, ids: Tensor | None) -> None:
+        """Offer values (N,) and the row numbers (N,) they belong to, -1 where rows have none."""
+        if ids is None:
+            ids = torch.full_like(values, NO_ID, dtype=torch.int64)
+        if len(values) > self.capacity:  # cheap pre-selection, keeping ties
+            border = torch.topk(values, self.capacity).values[-1]
+            near = values >= border
+            values, ids = values[near], ids[near]
+        values = torch.cat([self._values.to(values.device), values.double()])
+        ids = torch.cat([self._ids.to(ids.device), ids])
+        by_id = torch.argsort(ids, stable=True)
+        order = by_id[torch.argsort(values[by_id], descending=True, stable=True)][: self.capacity]
+        self._values, self._ids = values[order], ids[order]
+
+    @property
+    def values(self) -> Tensor:
+        """The kept values, descending. Shape: (k,) float64."""
+        return self._values
+
+    def entries(self) -> list[tuple[int, float]]:
+        """Return (row number, value), largest value first."""
+        return list(zip(self._ids.tolist(), self._values.tolist(), strict=True))
+
+    def merge(self, other: Extremes) -> None:
+        """Add what the other kept."""
+        self.add(other._values, other._ids)
+
+    def state(self) -> dict[str, Tensor]:
+        """Return its tensors."""
+        return {"values": self._values, "ids": self._ids}
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Take over what `state` gave."""
+        self._values, self._ids = state["values"], state["ids"]
+
+    def memory(self, dimension: int) -> int:
+        """Return its size in bytes."""
+        del dimension
+        return 16 * self.capacity
