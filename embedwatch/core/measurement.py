@@ -113,6 +113,12 @@ class Measurement:
         return self.metric.name
 
     @property
+    def key(self) -> str:
+        """Name and labels in one text: `norm_quantile{q=0.5}`."""
+        labels = ",".join(f"{name}={value}" for name, value in self.labels.items())
+        return f"{self.name}{{{labels}}}" if labels else self.name
+
+    @property
     def number(self) -> float | None:
         """The value as a number; `None` for a histogram and for not enough data."""
         return None if self.value is None or isinstance(self.value, Histogram) else float(self.value)

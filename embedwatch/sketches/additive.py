@@ -49,6 +49,15 @@ class Additive(Sketch):
         else:
             self._values[name] = wide.clone()
 
+    def add_at(self, name: str, index: Tensor, values: Tensor) -> None:
+        """Add `values` (N,) at the places `index` (N,) of a one-dimensional entry of fixed length."""
+        (length,) = self._shapes[name]
+        if name not in self._values:
+            dtype = torch.int64 if name in self._integers else torch.float64
+            self._values[name] = torch.zeros(int(length), dtype=dtype, device=index.device)
+        held = self._values[name]
+        held.index_add_(0, index.to(held.device), values.to(held))
+
     def __contains__(self, name: str) -> bool:
         return name in self._values
 

@@ -26,11 +26,11 @@ class Sketch(ABC):
         """Add what an equally configured sketch saw."""
 
     @abstractmethod
-    def state(self) -> dict[str, Tensor]:
-        """Return its tensors, by name."""
+    def state(self) -> dict[str, Any]:
+        """Return its tensors and lists, by name."""
 
     @abstractmethod
-    def load(self, state: Mapping[str, Tensor]) -> None:
+    def load(self, state: Mapping[str, Any]) -> None:
         """Take over what `state` gave."""
 
     @abstractmethod
@@ -94,7 +94,7 @@ class SketchStatistic(Statistic[VectorBatch]):
         """Return copies of all tensors, on the CPU, and the dimension."""
         state: State = {"dimension": self.dimension}
         for name, sketch in self._sketches.items():
-            state.update({f"{name}.{key}": value.detach().cpu().clone() for key, value in sketch.state().items()})
+            state.update({f"{name}.{key}": _copy(value) for key, value in sketch.state().items()})
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -105,7 +105,7 @@ class SketchStatistic(Statistic[VectorBatch]):
         for name, sketch in self._sketches.items():
             part = {key[len(name) + 1 :]: value for key, value in state.items() if key.startswith(f"{name}.")}
             try:
-                sketch.load({key: value.clone() for key, value in part.items()})
+                sketch.load({key: _copy(value) for key, value in part.items()})
             except (KeyError, RuntimeError) as error:
                 raise MergeError(f"state of {self.name} does not fit in {name!r}: {error}; it is cut or of another kind") from error
 
@@ -117,6 +117,10 @@ class SketchStatistic(Statistic[VectorBatch]):
     def examples(cls, seed: int) -> Iterable[tuple[SketchStatistic, Sequence[VectorBatch]]]:
         """Yield the default configuration with random rows; a configured Statistic yields more."""
         yield cls(), example_batches(seed)
+
+
+def _copy(value: Any) -> Any:
+    return value.detach().cpu().clone() if isinstance(value, Tensor) else list(value)
 
 
 def example_batches(

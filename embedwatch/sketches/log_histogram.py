@@ -34,8 +34,8 @@ class LogHistogram(Sketch):
     def add(self, values: Tensor) -> None:
         """Add positive values (N,) float64."""
         place = ((torch.log2(values) - LOWEST) * BINS_PER_OCTAVE).floor().clamp(0, BINS - 1).long()
-        self._bins.add("counts", torch.bincount(place, minlength=BINS))
-        self._bins.add("sums", torch.bincount(place, weights=values, minlength=BINS))
+        self._bins.add_at("counts", place, torch.ones_like(place))
+        self._bins.add_at("sums", place, values)
 
     @property
     def counts(self) -> Tensor:

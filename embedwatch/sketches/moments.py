@@ -1,8 +1,9 @@
-"""Moments: number, mean and scatter matrix of rows."""
+"""Moments: number, mean and scatter of rows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -13,62 +14,64 @@ __all__ = ["Moments"]
 
 
 class Moments(Sketch):
-    """Number, mean and scatter matrix `Σ (x - mean)(x - mean)ᵀ`, combined without cancellation.
+    """Number, mean and scatter `Σ (x - mean)(x - mean)ᵀ`, combined without cancellation.
 
     Parts A and B combine as `mean = mean_A + δ n_B / n`, `S = S_A + S_B + δ δᵀ n_A n_B / n` with `δ = mean_B - mean_A`
     (Chan, Golub & LeVeque 1979, "Updating formulae and a pairwise algorithm for computing sample variances", eq. 2.1).
 
     Args:
-        scatter: keep the matrix; without it only number and mean.
+        scatter: keep the whole matrix (D, D), or its diagonal (D,).
     """
 
-    def __init__(self, *, scatter: bool = True) -> None:
-        self._keeps_scatter = scatter
-        self.count = torch.zeros((), dtype=torch.int64)
+    def __init__(self, *, scatter: Literal["matrix", "diagonal"]) -> None:
+        self._matrix = scatter == "matrix"
+        self.count = 0
         self.mean: Tensor | None = None
         self.scatter: Tensor | None = None
 
-    def combine(self, count: int, mean: Tensor, scatter: Tensor | None) -> None:
-        """Add a part with this number, mean (D,) and scatter (D, D), both float64."""
+    def combine(self, count: int, mean: Tensor, scatter: Tensor) -> None:
+        """Add a part with this number, mean (D,) and scatter (D, D) or (D,), both float64."""
         if count == 0:
             return
-        before = int(self.count)
-        if self.mean is None:
-            self.mean = mean.clone()
-            self.scatter = scatter.clone() if scatter is not None and self._keeps_scatter else None
-        else:
-            total = before + count
-            delta = mean.to(self.mean.device) - self.mean
-            self.mean = self.mean + delta * (count / total)
-            if self.scatter is not None and scatter is not None:
-                self.scatter += scatter.to(self.scatter.device)
-                self.scatter.addr_(delta, delta, alpha=before * (count / total))
-        self.count = self.count + count
+        if self.mean is None or self.scatter is None:
+            self.count, self.mean, self.scatter = count, mean.clone(), scatter.clone()
+            return
+        total = self.count + count
+        delta = mean.to(self.mean.device) - self.mean
+        between = torch.outer(delta, delta) if self._matrix else delta.square()
+        self.scatter += scatter.to(self.scatter.device)
+        self.scatter += between * (self.count * (count / total))
+        self.mean += delta * (count / total)
+        self.count = total
+
+    def covariance(self) -> Tensor | None:
+        """Return the unbiased covariance `S / (n - 1)`, (D, D) or (D,); `None` for fewer than two rows."""
+        return None if self.scatter is None or self.count < 2 else self.scatter / (self.count - 1)
 
     def second_moment(self) -> Tensor | None:
-        """Return the uncentred `Σ x xᵀ / n`, (D, D)."""
+        """Return the uncentred `Σ x xᵀ / n`, (D, D) or its diagonal (D,); `None` when empty."""
         if self.mean is None or self.scatter is None:
             return None
-        return self.scatter / int(self.count) + torch.outer(self.mean, self.mean)
+        square = torch.outer(self.mean, self.mean) if self._matrix else self.mean.square()
+        return self.scatter / self.count + square
 
     def merge(self, other: Moments) -> None:
         """Add what the other saw."""
-        if other.mean is not None:
-            self.combine(int(other.count), other.mean, other.scatter)
+        if other.mean is not None and other.scatter is not None:
+            self.combine(other.count, other.mean, other.scatter)
 
     def state(self) -> dict[str, Tensor]:
         """Return its tensors."""
-        state = {"count": self.count}
-        if self.mean is not None:
-            state["mean"] = self.mean
-        if self.scatter is not None:
-            state["scatter"] = self.scatter
-        return state
+        if self.mean is None or self.scatter is None:
+            return {}
+        return {"count": torch.tensor(self.count), "mean": self.mean, "scatter": self.scatter}
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Take over what `state` gave."""
-        self.count, self.mean, self.scatter = state["count"], state.get("mean"), state.get("scatter")
+        self.count, self.mean, self.scatter = 0, None, None
+        if state:
+            self.combine(int(state["count"]), state["mean"], state["scatter"])
 
     def memory(self, dimension: int) -> int:
         """Return its size in bytes."""
-        return 8 * (1 + dimension + (dimension * dimension if self._keeps_scatter else 0))
+        return 8 * (1 + dimension + (dimension * dimension if self._matrix else dimension))

@@ -1,0 +1,113 @@
+"""How many directions a space uses: measures of a covariance spectrum."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+__all__ = [
+    "condition_number",
+    "effective_rank",
+    "eigenvalues",
+    "isoscore_star",
+    "null_share",
+    "participation_ratio",
+]
+
+NULL_VARIANCE = 1e-6
+"""A direction whose variance is below this share of the mean variance carries nothing."""
+
+
+def eigenvalues(matrix: Tensor) -> Tensor:
+    """Return the eigenvalues of a covariance or second-moment matrix, descending, in float64.
+
+    Products in float32 leave noise of about one unit in the last place of the largest eigenvalue in directions that are
+    empty; what lies below twice that is set to zero.
+
+    Shape: (D, D) -> (D,).
+    """
+    values = torch.linalg.eigvalsh(matrix.double()).flip(0)
+    floor = 2 * torch.finfo(torch.float32).eps * values[0].clamp(min=0)
+    return torch.where(values > floor, values, 0.0)
+
+
+def effective_rank(eigenvalues: Tensor) -> float | None:
+    """Return RankMe, the exponential of the entropy of the singular values.
+
+    `exp(-Σ p_k log p_k)` with `p_k = σ_k / Σ σ`, `σ_k = √λ_k`: 1 for a line, D for a sphere. With the eigenvalues of the
+    uncentred second moment it is RankMe of the rows (Garrido et al. 2023, arXiv 2210.02885, eq. 1); the measure itself is the
+    effective rank of Roy & Vetterli 2007.
+
+    Shape: (D,) -> number in [1, D]; `None` if all are zero.
+
+    Example:
+        >>> round(effective_rank(torch.ones(8)), 6)
+        8.0
+    """
+    sigma = eigenvalues.double().clamp(min=0).sqrt()
+    total = sigma.sum()
+    if not total > 0:
+        return None
+    share = sigma / total
+    return float(torch.exp(torch.special.entr(share).sum()))
+
+
+def participation_ratio(eigenvalues: Tensor) -> float | None:
+    """Return `(Σ λ)² / Σ λ²`: the number of directions that share the variance (Gao et al. 2017).
+
+    Shape: (D,) -> number in [1, D]; `None` if all are zero.
+
+    Example:
+        >>> participation_ratio(torch.tensor([1.0, 1.0, 0.0]))
+        2.0
+    """
+    values = eigenvalues.double().clamp(min=0)
+    square = values.square().sum()
+    return float(values.sum().square() / square) if square > 0 else None
+
+
+def isoscore_star(eigenvalues: Tensor, *, shrinkage: float = 0.0) -> float | None:
+    """Return IsoScore*: 0 when one direction holds all variance, 1 when all directions hold the same.
+
+    With `λ̂ = √D λ / ‖λ‖` and the defect `δ = ‖λ̂ - 1‖ / √(2 (D - √D))`, the score is
+    `((D - δ² (D - √D))² - D) / (D (D - 1))` (Rudman et al. 2022, arXiv 2108.07344; Rudman & Eickhoff 2024, arXiv 2305.19358).
+    `shrinkage` ζ moves the spectrum towards its mean, `(1 - ζ) λ + ζ mean(λ)`, for samples too small to fill it.
+
+    Shape: (D,) -> number in [0, 1]; `None` for D = 1 or if all are zero.
+
+    Example:
+        >>> round(isoscore_star(torch.ones(4)), 6), round(isoscore_star(torch.tensor([1.0, 0, 0, 0])), 6)
+        (1.0, 0.0)
+    """
+    values = eigenvalues.double().clamp(min=0)
+    size = len(values)
+    values = (1 - shrinkage) * values + shrinkage * values.mean()
+    length = torch.linalg.vector_norm(values)
+    if size < 2 or not length > 0:
+        return None
+    spread = size - math.sqrt(size)
+    defect = torch.linalg.vector_norm(math.sqrt(size) * values / length - 1) / math.sqrt(2 * spread)
+    return float(((size - defect.square() * spread).square() - size) / (size * (size - 1)))
+
+
+def null_share(eigenvalues: Tensor) -> float | None:
+    """Return the share of directions that carry no variance: below 10⁻⁶ of the mean variance.
+
+    Shape: (D,) -> number in [0, 1]; `None` if all are zero.
+    """
+    values = eigenvalues.double()
+    mean = values.mean()
+    return float((values < NULL_VARIANCE * mean).double().mean()) if mean > 0 else None
+
+
+def condition_number(eigenvalues: Tensor) -> float | None:
+    """Return `√(λ_max / λ_min)` over the directions that carry variance: how unevenly the rows stretch.
+
+    Shape: (D,) -> number ≥ 1; `None` if all are zero.
+    """
+    values = eigenvalues.double()
+    carrying = values[values >= NULL_VARIANCE * values.mean()]
+    carrying = carrying[carrying > 0]
+    return float((carrying.max() / carrying.min()).sqrt()) if len(carrying) else None

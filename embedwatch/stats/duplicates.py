@@ -1,0 +1,140 @@
+"""Exact duplicates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from embedwatch.batch import VectorBatch
+from embedwatch.core.exhibit import Exhibit
+from embedwatch.core.measurement import Measurement, Metric
+from embedwatch.hashing import hash_integers
+from embedwatch.sketches import Additive, SketchStatistic, SmallestKeys, example_batches
+
+CAPACITY = 1 << 16
+"""Distinct rows that are counted one by one: up to so many the answer is exact."""
+CELLS = 1 << 16
+NAMED_GROUPS = 50
+
+RATIO = Metric(
+    "duplicate_rows_ratio", "Share of rows that equal an earlier row bit for bit: 1 - distinct / rows.", healthy="< 0.002"
+)
+
+
+class Duplicates(SketchStatistic):
+    """Share of rows that repeat an earlier row bit for bit.
+
+    The rows with the smallest content hashes are counted one by one: all of them while there are at most 65,536 distinct
+    rows, a uniform sample of the distinct rows after that (k minimum values; Bar-Yossef et al. 2002). A row that is repeated
+    very often would be missed by such a sample or dominate it, so heavy rows are read off a table of counts by hash cell
+    (the count sketch idea, Charikar, Chen & Farach-Colton 2002): a cell that holds far more rows than its peers has one.
+    With D̂ = 1 - k / Σ counts over the light sampled rows, the share is `(Σ_heavy (c - 1) + light rows · D̂) / rows`.
+
+    Shape: batches (N, D); rows with NaN or Inf and zero rows are left out, `validity` counts them.
+    State: 65,536 hashes with count, first and last row number, and 65,536 cells; merge exact.
+    Error: exact to 65,536 distinct rows; above, the standard error is given with the value.
+
+    Example:
+        >>> statistic = Duplicates()
+        >>> statistic.update(VectorBatch(torch.tensor([[1.0, 2.0], [1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])))
+        >>> statistic.compute()[0].value
+        0.25
+    """
+
+    name = "duplicates"
+    title = "exact duplicates"
+    metrics = (RATIO,)
+
+    def __init__(self, *, capacity: int = CAPACITY) -> None:
+        super().__init__(capacity=capacity)
+        self._cells = self.keep("cells", Additive(counts={"cells": (CELLS,), "rows": ()}))
+        self._distinct = self.keep(
+            "distinct",
+            SmallestKeys(
+                capacity,
+                {
+                    "count": ((), torch.int64, "sum"),
+                    "first": ((), torch.int64, "amin"),
+                    "last": ((), torch.int64, "amax"),
+                },
+            ),
+        )
+
+    def add(self, batch: VectorBatch) -> None:
+        """Add a batch whose dimension fits."""
+        rows = batch.directed
+        hashes = rows.content
+        if not len(hashes):
+            return
+        once = torch.ones_like(hashes)
+        ids = rows.ids if rows.ids is not None else torch.full_like(hashes, -1)
+        self._cells.add("rows", len(hashes))
+        self._cells.add_at("cells", hash_integers(hashes, seed=1) & (CELLS - 1), once)
+        self._distinct.add(hashes, count=once, first=ids, last=ids)
+
+    def compute(self) -> list[Measurement]:
+        """Return the measurements of everything seen so far."""
+        rows = int(self._cells["rows"])
+        if not rows:
+            return [RATIO.measure(None)]
+        counts = self._distinct.values("count").cpu().double()
+        if not self._distinct.full:
+            return [RATIO.measure(1 - len(counts) / rows)]
+        heavy, border = self._heavy()
+        light = counts[counts < border]
+        repeats, error = _light_share(light)
+        light_rows = max(0.0, rows - float(heavy.sum()))
+        estimate = (float((heavy - 1).sum()) + light_rows * repeats) / rows
+        return [RATIO.measure(min(1.0, max(0.0, estimate)), error=error * light_rows / rows)]
+
+    def _heavy(self) -> tuple[Tensor, float]:
+        """Return the estimated counts of heavy rows, and the count from which a row is heavy."""
+        cells = self._cells["cells"].cpu().double()
+        typical = float(cells.median())
+        border = max(8.0, 8.0 * math.sqrt(typical + 1))
+        return cells[cells - typical >= border] - typical, border
+
+    def exhibits(self) -> list[Exhibit]:
+        """Return the most repeated rows among those counted, with the first and last row number of each."""
+        counts = self._distinct.values("count")
+        first, last = self._distinct.values("first"), self._distinct.values("last")
+        repeated = (counts > 1).nonzero()[:, 0]
+        order = sorted(repeated.tolist(), key=lambda place: (-int(counts[place]), int(first[place])))[:NAMED_GROUPS]
+        rows = [(int(first[place]), int(last[place]), int(counts[place])) for place in order]
+        return [Exhibit.build("duplicate_rows", "table", "Rows that occur more than once.", ("row", "last_row", "times"), rows)]
+
+    def tolerance(self, metric: str) -> float:
+        """Return the error bound of the metric against the oracle: exact until rows are sampled, then 4 standard errors."""
+        measured = self.compute()[0]
+        del metric
+        return 1e-9 if measured.error is None else 4 * measured.error + 0.01
+
+    def oracle(self, batch: VectorBatch) -> Mapping[str, float | None]:
+        """Return its measurements by comparing all rows."""
+        rows = batch.rows.double()
+        rows = rows[rows.isfinite().all(1) & (rows != 0).any(1)]
+        return {RATIO.name: 1 - len(torch.unique(rows, dim=0)) / len(rows) if len(rows) else None}
+
+    @classmethod
+    def examples(cls, seed: int) -> Iterable[tuple[SketchStatistic, Sequence[VectorBatch]]]:
+        """Yield rows without and with repeats, fewer and more than are counted one by one."""
+        yield cls(), example_batches(seed)
+        whole = VectorBatch.concat(example_batches(seed, sizes=(400,)))
+        repeated = torch.cat([whole.rows, whole.rows[:60], whole.rows[:1].expand(100, -1)])
+        batch = VectorBatch(repeated, torch.arange(len(repeated)), source=whole.source)
+        yield cls(), batch.split((300, 1, len(repeated) - 301))
+        yield cls(capacity=128), batch.split((300, 1, len(repeated) - 301))
+
+
+def _light_share(counts: Tensor) -> tuple[float, float]:
+    """Return the share of repeats among sampled distinct rows with these counts, and its standard error (delta method)."""
+    total = float(counts.sum())
+    if total == 0:
+        return 0.0, 0.0
+    size = len(counts)
+    share = 1 - size / total
+    spread = float((size / total * counts - 1).square().sum().sqrt()) / total
+    return share, spread
