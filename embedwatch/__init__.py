@@ -1,4 +1,4 @@
-"""embedwatch: watches the geometry of an embedding space, and says what is wrong, where, how sure it is, and what to do.
+"""embedwatch watches the geometry of an embedding space, and says what is wrong, where, how sure, and what to do.
 
 The public names are imported when first used, so that `import embedwatch` and `embedwatch --help` load no torch.
 """

@@ -21,13 +21,19 @@ __all__ = ["AttentionBatch", "BatchMoments", "PairBatch", "TrainingStep", "Vecto
 
 FLOAT32_MAX = torch.finfo(torch.float32).max
 SAFE_NORM = 1e15
-"""Beyond this norm, or below its inverse, squares may leave the range of float32: such a batch is computed in float64."""
+"""Beyond this norm, or below its inverse, squares may leave the range of float32: float64 is used instead."""
 
 
 class BatchMoments(NamedTuple):
-    """Number, mean (D,) and scatter matrix `Σ (x - mean)(x - mean)ᵀ` (D, D) of a batch's finite rows, in float64."""
+    """Moments of a batch's finite rows, in float64.
 
-    count: int
+    Args:
+        number: of rows.
+        mean: (D,).
+        scatter: `Σ (x - mean)(x - mean)ᵀ`, (D, D), or its diagonal, (D,).
+    """
+
+    number: int
     mean: Tensor
     scatter: Tensor
 
@@ -162,18 +168,35 @@ class VectorBatch:
         return batch.rows * batch.norms.reciprocal().to(batch.rows.dtype)[:, None]  # (M, D)
 
     @cached_property
-    def moments(self) -> BatchMoments:
-        """Moments of the rows of `clean`. The mean is taken out before the product, so that a small spread survives."""
+    def _centred(self) -> tuple[Tensor, Tensor, Tensor]:
+        """A rough mean, the rows without it, and the rest that rounding left: squares of these keep a small spread."""
         rows = self.clean.rows
-        count = len(rows)
-        if count == 0:
-            zero = torch.zeros(self.dimension, dtype=torch.float64, device=rows.device)
-            return BatchMoments(0, zero, zero.new_zeros(self.dimension, self.dimension))
         rough = rows.mean(0)
         centred = rows - rough  # (N, D)
-        rest = centred.mean(0).double()  # what rounding left in the mean
+        return rough, centred, centred.mean(0).double()
+
+    @cached_property
+    def moments(self) -> BatchMoments:
+        """Number, mean and scatter matrix of the rows of `clean`: one product of matrices."""
+        count = len(self.clean)
+        if count == 0:
+            zero = torch.zeros(self.dimension, dtype=torch.float64, device=self.rows.device)
+            return BatchMoments(0, zero, zero.new_zeros(self.dimension, self.dimension))
+        rough, centred, rest = self._centred
         scatter = (centred.T @ centred).double() - count * torch.outer(rest, rest)  # (D, D)
         return BatchMoments(count, rough.double() + rest, scatter)
+
+    @cached_property
+    def variances(self) -> BatchMoments:
+        """Number, mean and the diagonal of the scatter matrix of the rows of `clean`, without the product."""
+        count = len(self.clean)
+        if count == 0:
+            zero = torch.zeros(self.dimension, dtype=torch.float64, device=self.rows.device)
+            return BatchMoments(0, zero, zero)
+        if "moments" in self.__dict__:
+            return BatchMoments(count, self.moments.mean, self.moments.scatter.diagonal())
+        rough, centred, rest = self._centred
+        return BatchMoments(count, rough.double() + rest, centred.square().sum(0).double() - count * rest.square())
 
     @cached_property
     def content(self) -> Tensor:
@@ -182,7 +205,7 @@ class VectorBatch:
 
     @cached_property
     def keys(self) -> Tensor:
-        """64-bit identity of each row: of source and row number, or of its content where it has no number. (N,) int64."""
+        """64-bit identity of each row: source and row number, or its content where it has no number. (N,) int64."""
         return self.content if self.ids is None else combine(self.ids, hash_text(self.source))
 
 
@@ -265,7 +288,7 @@ class AttentionBatch:
 
 @dataclass(frozen=True)
 class TrainingStep:
-    """Scalars of one training step, by name: `loss`, `validation_loss`, `lr`, `batch_size`, `gradient_norm`, …"""
+    """Scalars of one training step, by name: `loss`, `validation_loss`, `lr`, `batch_size`, `gradient_norm`."""
 
     step: int
     scalars: dict[str, float] = field(default_factory=dict)

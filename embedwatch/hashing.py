@@ -30,7 +30,9 @@ def _shift(x: Tensor, bits: int) -> Tensor:
 
 
 def hash_integers(x: Tensor, seed: int = 0) -> Tensor:
-    """Return the splitmix64 finaliser of each int64 (Steele, Lea & Flood 2014, "Fast splittable pseudorandom number generators").
+    """Return the splitmix64 finaliser of each int64.
+
+    Steele, Lea & Flood 2014, "Fast splittable pseudorandom number generators".
 
     Shape: any, int64 -> same, int64.
     """

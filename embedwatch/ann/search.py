@@ -17,17 +17,17 @@ CHUNK = 256  # rows whose distances are taken again at a time
 
 
 class Neighbours(NamedTuple):
-    """The k nearest other rows of each row, nearest first: distances (N, k) float64 and row positions (N, k) int64."""
+    """The k nearest other rows of each row, nearest first: distances (N, k) float64 and positions (N, k) int64."""
 
     distances: Tensor
-    index: Tensor
+    rows: Tensor
 
 
 def nearest_neighbours(rows: Tensor, k: int) -> Neighbours:
     """Return the k nearest other rows of each row by Euclidean distance, exact search.
 
-    FAISS computes `‖x‖² + ‖y‖² - 2 x·y`, which loses small distances to rounding (near 3·10⁻⁴ for unit rows); the distances
-    of the neighbours found are therefore taken again from the differences, in float64, and sorted by them.
+    FAISS computes `‖x‖² + ‖y‖² - 2 x·y`, which loses small distances to rounding (near 3·10⁻⁴ for unit rows); the
+    distances of the neighbours found are therefore taken again from the differences, in float64, and sorted by them.
 
     Shape: (N, D) -> (N, k'), k' = min(k, N - 1).
     """
@@ -57,4 +57,5 @@ def _without_self(nearest: Tensor, found: int) -> Tensor:
 
 def _distances(rows: Tensor, start: int, others: Tensor) -> Tensor:
     here = rows[start : start + len(others)].double()  # (C, D)
-    return torch.linalg.vector_norm(rows[others].double() - here[:, None, :], dim=2)  # (C, k')
+    distances: Tensor = torch.linalg.vector_norm(rows[others].double() - here[:, None, :], dim=2)  # (C, k')
+    return distances

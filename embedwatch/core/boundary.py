@@ -16,7 +16,7 @@ OnError = Literal["count", "raise"]
 
 
 class Boundary:
-    """Counts exceptions by stage and name, logs each once with its traceback, and switches an item off after `patience` repeats.
+    """Counts exceptions by stage and name, logs each once with its traceback, and switches off what keeps failing.
 
     Args:
         on_error: `count` swallows, `raise` lets the exception through after counting (tests, debugging).

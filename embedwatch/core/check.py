@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from embedwatch.core.history import History
@@ -46,6 +47,8 @@ class ThresholdCheck(Check):
     """
 
     metric: ClassVar[str]
+    labels: ClassVar[Mapping[str, str]] = {}
+    """Labels of the measurement, where the metric has several."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         if "metric" in cls.__dict__ and "reads" not in cls.__dict__:
@@ -66,16 +69,17 @@ class ThresholdCheck(Check):
         """Return the value beside the limit; no value where too few rows were seen."""
         del reference, history
         rows = snapshot.provenance.rows
-        measurement = snapshot.get(self.metric)
+        measurement = snapshot.get(self.metric, **self.labels)
         needed = self.minimum_rows(snapshot)
         if measurement is None or measurement.number is None or rows < needed:
             short = f"{rows:,} rows are too few, needs {needed:,}." if rows < needed else "Not enough data for a value."
-            return Evidence(None, self.limit, rows, short)
+            return Evidence(None, self.limit, rows, short, self.metric)
         return Evidence(
             measurement.number,
             self.limit,
             rows,
             self.reason(snapshot, measurement),
+            measurement=self.metric,
             unit=measurement.metric.unit,
             error=measurement.error,
             exhibits=self.exhibits,

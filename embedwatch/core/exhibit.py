@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from embedwatch.core.errors import UsageError
@@ -25,7 +25,8 @@ class Exhibit:
         name: snake case; verdicts cite an exhibit by it.
         shape: points, curve, matrix or table.
         caption: one sentence that says what one sees.
-        columns: column names. The column `row` holds row numbers of the source; whoever knows the source adds their names.
+        columns: column names. The column `row` holds row numbers of the source; whoever knows the source adds their
+        names.
         rows: plain values.
         truncated: rows left out because of the cap.
     """
@@ -46,6 +47,11 @@ class Exhibit:
         if any(len(row) != len(columns) for row in every):
             raise UsageError(f"each row of the exhibit {name!r} must have {len(columns)} cells, one for each column")
         return cls(name, shape, caption, tuple(columns), tuple(every[:EXHIBIT_ROWS]), max(0, len(every) - EXHIBIT_ROWS))
+
+    def with_column(self, place: int, column: str, cells: Sequence[Cell]) -> Exhibit:
+        """Return a copy with one more column at this place."""
+        rows = tuple((*row[:place], cell, *row[place:]) for row, cell in zip(self.rows, cells, strict=True))
+        return replace(self, columns=(*self.columns[:place], column, *self.columns[place:]), rows=rows)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON types."""

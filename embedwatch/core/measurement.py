@@ -38,7 +38,9 @@ class Histogram:
                 "add the bucket above the last bound"
             )
         if sum(self.counts) != self.n:
-            raise UsageError(f"`n` must be the sum of `counts` ({sum(self.counts)}), got {self.n}; count each value once")
+            raise UsageError(
+                f"`n` must be the sum of `counts` ({sum(self.counts)}), got {self.n}; count each value once"
+            )
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -62,6 +64,7 @@ class Metric:
         healthy: what a healthy space shows, in words for people; empty where nothing general holds.
         labels: names of the labels that its measurements carry.
         digits: significant digits worth showing to a person.
+        headline: worth a line in a table for people, even where no check judges it.
     """
 
     name: str
@@ -71,6 +74,12 @@ class Metric:
     healthy: str = ""
     labels: tuple[str, ...] = ()
     digits: int = 3
+    headline: bool = True
+
+    @property
+    def title(self) -> str:
+        """The name in words, for people."""
+        return self.name.removesuffix("_ratio").removesuffix("_total").replace("_", " ")
 
     def __post_init__(self) -> None:
         if not self.name.isidentifier() or self.name != self.name.lower():
@@ -80,14 +89,14 @@ class Metric:
         if not self.help.endswith("."):
             raise RegistrationError(f"`help` of {self.name!r} must be a sentence that ends in a full stop")
 
-    def measure(
-        self, value: Number | Histogram | None, *, error: float | None = None, **labels: str
-    ) -> Measurement:
+    def measure(self, value: Number | Histogram | None, *, error: float | None = None, **labels: str) -> Measurement:
         """Make the Measurement of this Metric. A value that is not finite becomes `None`: not enough data."""
         if isinstance(value, float) and not math.isfinite(value):
             value = None
         if set(labels) != set(self.labels):
-            raise UsageError(f"{self.name} takes the labels {self.labels}, got {tuple(labels)}; declare what you deliver")
+            raise UsageError(
+                f"{self.name} takes the labels {self.labels}, got {tuple(labels)}; declare what you deliver"
+            )
         return Measurement(self, value, labels=labels, error=error)
 
 
@@ -120,8 +129,10 @@ class Measurement:
 
     @property
     def number(self) -> float | None:
-        """The value as a number; `None` for a histogram and for not enough data."""
-        return None if self.value is None or isinstance(self.value, Histogram) else float(self.value)
+        """The value as a finite number; `None` for a histogram, for not enough data, and for what is not finite."""
+        if self.value is None or isinstance(self.value, Histogram):
+            return None
+        return float(self.value) if math.isfinite(self.value) else None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -144,8 +155,8 @@ class Measurement:
     def from_json(cls, data: Mapping[str, Any]) -> Measurement:
         """Read what `to_json` wrote."""
         labels = dict(data.get("labels", {}))
-        metric = Metric(
-            data["name"], data["help"], data["unit"], data["kind"], data.get("healthy", ""), tuple(labels)
-        )
+        metric = Metric(data["name"], data["help"], data["unit"], data["kind"], data.get("healthy", ""), tuple(labels))
         value = data["value"]
-        return cls(metric, Histogram.from_json(value) if isinstance(value, Mapping) else value, labels, data.get("error"))
+        return cls(
+            metric, Histogram.from_json(value) if isinstance(value, Mapping) else value, labels, data.get("error")
+        )

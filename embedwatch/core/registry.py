@@ -1,7 +1,7 @@
 """The registry: a plug-in class is registered when it is defined; `scan` imports the files that define them.
 
-Adding a statistic, diagnostic, check, sink or source takes one file in the folder of its kind. Other packages add theirs
-through entry points in the group `embedwatch.plugins`, each naming a module or a class.
+Adding a statistic, diagnostic, check, sink or source takes one file in the folder of its kind. Other packages add
+theirs through entry points in the group `embedwatch.plugins`, each naming a module or a class.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _register(cls: type[Plugin]) -> None:
     if not cls.name.isidentifier() or cls.name != cls.name.lower():
         raise RegistrationError(f"`name` of {cls.__qualname__} must be snake case, got {cls.name!r}; use lower case")
     if not cls.summary().endswith("."):
-        raise RegistrationError(f"{cls.__qualname__} must have a docstring whose first line is a sentence; it becomes its page")
+        raise RegistrationError(f"{cls.__qualname__} needs a docstring whose first line is a sentence")
     known = _classes[cls.kind].get(cls.name)
     if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
         raise RegistrationError(
@@ -71,7 +71,7 @@ def _register(cls: type[Plugin]) -> None:
 
 
 def scan(kind: str) -> None:
-    """Import every module of the kind's folder, then the plug-ins of other packages. A broken plug-in is logged and left out."""
+    """Import the modules of the kind's folder and plug-ins of other packages; a broken one is logged and left out."""
     if kind in _scanned:
         return
     _scanned.add(kind)
@@ -87,7 +87,9 @@ def scan(kind: str) -> None:
         try:
             entry.load()
         except Exception:
-            log.warning("plug-in %r of group %s cannot be loaded and is left out", entry.name, PLUGIN_GROUP, exc_info=True)
+            log.warning(
+                "plug-in %r of group %s cannot be loaded and is left out", entry.name, PLUGIN_GROUP, exc_info=True
+            )
 
 
 def _plugins() -> Iterator[EntryPoint]:
@@ -110,5 +112,6 @@ def get(base: type[PluginT], name: str) -> type[PluginT]:
     found = registered(base)
     if name not in found:
         hint = did_you_mean(name, found)
-        raise UsageError(f'no {base.kind} "{name}"; {hint} `embedwatch list {base.kind}s` shows all.'.replace(";  ", "; "))
+        words = f'no {base.kind} "{name}";', hint, f"`embedwatch list {base.kind}s` shows all."
+        raise UsageError(" ".join(filter(None, words)))
     return found[name]

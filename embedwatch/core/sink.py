@@ -17,7 +17,7 @@ __all__ = ["Sink"]
 
 
 class Sink(Plugin, ABC):
-    """Delivers Snapshots and verdicts: to a file, a console, a service. `--sink NAME:TARGET` names one on the command line."""
+    """Delivers Snapshots and verdicts: to a file, a console, a service. `--sink NAME:TARGET` names one."""
 
     kind: ClassVar[str] = "sink"
     title: ClassVar[str] = ""

@@ -139,7 +139,7 @@ class Snapshot:
             fields = json.loads(data) if isinstance(data, str) else data
             if fields["schema"] != SCHEMA:
                 raise InputError(
-                    f"snapshot schema must be {SCHEMA}, got {fields['schema']!r}; read it with the version that wrote it"
+                    f"snapshot schema must be {SCHEMA}, got {fields['schema']!r}; use the version that wrote it"
                 )
             return cls(
                 Space(**fields["space"]),

@@ -21,9 +21,10 @@ State = dict[str, Any]
 class Statistic(Plugin, ABC, Generic[BatchT]):
     """Accumulates sufficient statistics over batches in fixed memory; normalises only in `compute`.
 
-    The laws that every Statistic obeys are tested by `embedwatch.testing.laws`: equals its own formula on the whole data
-    (`oracle`); any split gives the same; `merge` is concatenation, associative and commutative, with the empty state as
-    identity; hostile rows are counted or skipped and poison nothing; wrong shapes are refused; memory is bounded.
+    The laws that every Statistic obeys are tested by `embedwatch.testing.laws`: equals its own formula on the whole
+    data (`oracle`); any split gives the same; `merge` is concatenation, associative and commutative, with the empty
+    state as identity; hostile rows are counted or skipped and poison nothing; wrong shapes are refused; memory is
+    bounded.
 
     A subclass writes one file: the class attributes, `__init__` with keyword-only settings, and the abstract methods.
     It never raises because of *data*; it raises on misuse.
@@ -95,7 +96,7 @@ class Statistic(Plugin, ABC, Generic[BatchT]):
         return 1e-5
 
     def merge_tolerance(self, metric: str) -> float:
-        """Return the error within which any split and merge gives the same; more than rounding only where order matters."""
+        """Return the error within which any split and merge gives the same; above rounding only where order matters."""
         del metric
         return 1e-5
 
@@ -106,7 +107,9 @@ class Statistic(Plugin, ABC, Generic[BatchT]):
     def check_mergeable(self, other: object) -> None:
         """Refuse another class or configuration. Call it first in `merge`."""
         if not isinstance(other, type(self)) or type(other) is not type(self):
-            raise MergeError(f"`other` must be a {type(self).__name__}, got {type(other).__name__}; merge like with like")
+            raise MergeError(
+                f"`other` must be a {type(self).__name__}, got {type(other).__name__}; merge like with like"
+            )
         if other.settings() != self.settings():
             raise MergeError(
                 f"`other` must have the settings {self.settings()}, got {other.settings()}; "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -58,6 +58,8 @@ class Limit:
 
     def __str__(self) -> str:
         first = self.warn if self.warn is not None else self.fail
+        if first == 1 and self.side == "above" and self.fail == 1:
+            return "0"  # a count of which one is too many
         return f"{'<' if self.side == 'above' else '>'} {first:g}"
 
 
@@ -70,6 +72,7 @@ class Evidence:
         limit: where it turns unhealthy; `None` with a value means that nothing can be wrong here.
         rows: how many rows the value rests on.
         reason: one sentence about this very value; empty lets judging say value and limit.
+        measurement: name of the measurement that the value is, where it is one.
         unit: of the value.
         effect: size of the change in a unit that people can weigh.
         p_value, e_value: for comparisons with a null distribution.
@@ -81,6 +84,7 @@ class Evidence:
     limit: Limit | None = None
     rows: int = 0
     reason: str = ""
+    measurement: str = ""
     unit: str = ""
     effect: float | None = None
     p_value: float | None = None
@@ -111,6 +115,7 @@ class Verdict:
             "title": self.title,
             "space": self.space.labels(),
             "status": self.status,
+            "measurement": evidence.measurement,
             "value": evidence.value,
             "unit": evidence.unit,
             "threshold": self.threshold,
@@ -130,7 +135,7 @@ class Verdict:
         return {**data, **{name: value for name, value in optional.items() if value is not None}}
 
 
-def worst(statuses: list[Status]) -> Status:
+def worst(statuses: Sequence[Status]) -> Status:
     """Return the gravest of some statuses; `unknown` for none, since nothing was judged.
 
     Example:

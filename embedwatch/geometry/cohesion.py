@@ -40,8 +40,8 @@ def group_sums(unit: Tensor, labels: Tensor, groups: int) -> tuple[Tensor, Tenso
 def group_cosines(counts: Tensor, sums: Tensor) -> GroupCosines:
     """Return cohesion and separation from the number n_g and the sum S_g of the unit rows of each group.
 
-    Inside a group the mean cosine is `(‖S_g‖² - n_g) / (n_g (n_g - 1))`, averaged over groups of two rows or more, each group
-    with the same weight, so that large groups do not drown small ones. Between groups it is
+    Inside a group the mean cosine is `(‖S_g‖² - n_g) / (n_g (n_g - 1))`, averaged over groups of two rows or more,
+    each group with the same weight, so that large groups do not drown small ones. Between groups it is
     `(‖Σ S_g‖² - Σ ‖S_g‖²) / (n² - Σ n_g²)` over all pairs of rows from different groups. Exact, without pairs.
 
     Shape: (G,) and (G, D) -> numbers in [-1, 1], and (G,) with NaN for groups of one row.

@@ -9,7 +9,7 @@ __all__ = ["cosine_shares", "mean_cosine", "pairwise_mean", "uniformity"]
 
 
 def pairwise_mean(total: Tensor, squares: Tensor, count: int) -> Tensor:
-    """Return the mean of `a_i a_j` over all ordered pairs i ≠ j, from `Σ a` and `Σ a²`: `((Σ a)² - Σ a²) / (n (n - 1))`.
+    """Return the mean of `a_i a_j` over all pairs i ≠ j, from `Σ a` and `Σ a²`: `((Σ a)² - Σ a²) / (n (n - 1))`.
 
     Shape: (...) and (...) -> (...).
     """

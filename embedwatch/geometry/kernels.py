@@ -25,7 +25,8 @@ def gaussian_frequencies(dimension: int, count: int, *, precision: float, seed: 
         lengths = torch.randn(dimension, dimension, generator=generator, dtype=torch.float64).norm(dim=0)
         blocks.append(orthogonal * lengths)  # (D, D), one frequency a column
     scale = (2 * precision) ** 0.5
-    return (torch.cat(blocks, dim=1)[:, :count] * scale).float()  # (D, count)
+    frequencies: Tensor = torch.cat(blocks, dim=1)[:, :count] * scale  # (D, count)
+    return frequencies.float()
 
 
 def random_features(rows: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:

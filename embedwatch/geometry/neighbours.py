@@ -33,8 +33,8 @@ def skewness(values: Tensor) -> float | None:
 def robin_hood(values: Tensor) -> float | None:
     """Return the Robin Hood index `Σ |v - μ| / (2 Σ v)`: the share that would have to be handed over to make all equal.
 
-    Of N_k it is a measure of hubness that one extreme hub cannot dominate (Feldbauer, Leodolter, Plant & Flexer 2018, "Fast
-    approximate hubness reduction for large high-dimensional data").
+    Of N_k it is a measure of hubness that one extreme hub cannot dominate (Feldbauer, Leodolter, Plant & Flexer
+    2018, "Fast approximate hubness reduction for large high-dimensional data").
 
     Shape: (N,) -> number in [0, 1); `None` if all are zero.
 

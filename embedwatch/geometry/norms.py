@@ -13,8 +13,8 @@ _SMALL = 1e-15
 def row_norms(rows: Tensor) -> Tensor:
     """Return the Euclidean norm of each row in float64.
 
-    Fast in the rows' own precision (half is widened to float32); rows whose squares leave its range are taken again in float64,
-    scaled by their largest entry. A row with NaN or Inf gives NaN or Inf.
+    Fast in the rows' own precision (half is widened to float32); rows whose squares leave its range are taken again
+    in float64, scaled by their largest entry. A row with NaN or Inf gives NaN or Inf.
 
     Shape: (N, D) -> (N,) float64.
 
@@ -23,7 +23,7 @@ def row_norms(rows: Tensor) -> Tensor:
         tensor([5.0000e+00, 1.0000e+30], dtype=torch.float64)
     """
     wide = rows if rows.dtype in (torch.float32, torch.float64) else rows.float()
-    norms = torch.linalg.vector_norm(wide, dim=1).double()  # (N,)
+    norms: Tensor = torch.linalg.vector_norm(wide, dim=1).double()  # (N,)
     again = ~torch.isfinite(norms) | (norms < _SMALL)
     if bool(again.any()):
         hard = wide[again].double()

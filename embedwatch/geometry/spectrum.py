@@ -36,9 +36,9 @@ def eigenvalues(matrix: Tensor) -> Tensor:
 def effective_rank(eigenvalues: Tensor) -> float | None:
     """Return RankMe, the exponential of the entropy of the singular values.
 
-    `exp(-Σ p_k log p_k)` with `p_k = σ_k / Σ σ`, `σ_k = √λ_k`: 1 for a line, D for a sphere. With the eigenvalues of the
-    uncentred second moment it is RankMe of the rows (Garrido et al. 2023, arXiv 2210.02885, eq. 1); the measure itself is the
-    effective rank of Roy & Vetterli 2007.
+    `exp(-Σ p_k log p_k)` with `p_k = σ_k / Σ σ`, `σ_k = √λ_k`: 1 for a line, D for a sphere. With the eigenvalues of
+    the uncentred second moment it is RankMe of the rows (Garrido et al. 2023, arXiv 2210.02885, eq. 1); the measure
+    itself is the effective rank of Roy & Vetterli 2007.
 
     Shape: (D,) -> number in [1, D]; `None` if all are zero.
 
@@ -72,7 +72,8 @@ def isoscore_star(eigenvalues: Tensor, *, shrinkage: float = 0.0) -> float | Non
     """Return IsoScore*: 0 when one direction holds all variance, 1 when all directions hold the same.
 
     With `λ̂ = √D λ / ‖λ‖` and the defect `δ = ‖λ̂ - 1‖ / √(2 (D - √D))`, the score is
-    `((D - δ² (D - √D))² - D) / (D (D - 1))` (Rudman et al. 2022, arXiv 2108.07344; Rudman & Eickhoff 2024, arXiv 2305.19358).
+    `((D - δ² (D - √D))² - D) / (D (D - 1))` (Rudman et al. 2022, arXiv 2108.07344; Rudman & Eickhoff 2024, arXiv
+    2305.19358).
     `shrinkage` ζ moves the spectrum towards its mean, `(1 - ζ) λ + ζ mean(λ)`, for samples too small to fill it.
 
     Shape: (D,) -> number in [0, 1]; `None` for D = 1 or if all are zero.

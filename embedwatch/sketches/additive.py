@@ -33,7 +33,10 @@ class Additive(Sketch):
     """
 
     def __init__(
-        self, *, sums: Mapping[str, tuple[Axis, ...]] | None = None, counts: Mapping[str, tuple[Axis, ...]] | None = None
+        self,
+        *,
+        sums: Mapping[str, tuple[Axis, ...]] | None = None,
+        counts: Mapping[str, tuple[Axis, ...]] | None = None,
     ) -> None:
         self._shapes = {**(sums or {}), **(counts or {})}
         self._integers = frozenset(counts or {})
@@ -79,7 +82,9 @@ class Additive(Sketch):
         """Take over what `state` gave."""
         for name, value in state.items():
             if value.ndim != len(self._shapes[name]):
-                raise MergeError(f"{name!r} must have {len(self._shapes[name])} axes, got {tuple(value.shape)}; it is damaged")
+                raise MergeError(
+                    f"{name!r} must have {len(self._shapes[name])} axes, got {tuple(value.shape)}; it is damaged"
+                )
         self._values = dict(state)
 
     def memory(self, dimension: int) -> int:

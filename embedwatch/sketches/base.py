@@ -76,8 +76,7 @@ class SketchStatistic(Statistic[VectorBatch]):
     def merge(self, other: Statistic[VectorBatch]) -> None:
         """Add the rows that `other` saw."""
         self.check_mergeable(other)
-        assert isinstance(other, SketchStatistic)  # check_mergeable made sure; this is for the type checker
-        if other.dimension is not None:
+        if isinstance(other, SketchStatistic) and other.dimension is not None:
             self._fit(other.dimension)
             for name, sketch in self._sketches.items():
                 sketch.merge(other._sketches[name])
@@ -100,14 +99,18 @@ class SketchStatistic(Statistic[VectorBatch]):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over the state that an equally configured Statistic gave."""
         if "dimension" not in state:
-            raise MergeError(f"state of {self.name} must hold `dimension`, got {sorted(state)}; it is cut or of another kind")
+            raise MergeError(
+                f"state of {self.name} must hold `dimension`, got {sorted(state)}; it is cut or of another kind"
+            )
         self.dimension = state["dimension"]
         for name, sketch in self._sketches.items():
             part = {key[len(name) + 1 :]: value for key, value in state.items() if key.startswith(f"{name}.")}
             try:
                 sketch.load({key: _copy(value) for key, value in part.items()})
             except (KeyError, RuntimeError) as error:
-                raise MergeError(f"state of {self.name} does not fit in {name!r}: {error}; it is cut or of another kind") from error
+                raise MergeError(
+                    f"state of {self.name} does not fit in {name!r}: {error}; it is cut or of another kind"
+                ) from error
 
     def memory(self, dimension: int) -> int:
         """Return an upper bound of the state's size in bytes."""

@@ -13,15 +13,16 @@ __all__ = ["FrequentDirections"]
 
 
 class FrequentDirections(Sketch):
-    """A matrix B of at most 2ℓ rows for the scatter matrix S of all rows seen, with `0 ⪯ S - BᵀB ⪯ ‖S - S_k‖_* / (ℓ - k) I`.
+    """A matrix B of at most 2ℓ rows for the scatter matrix S of all rows: `0 ⪯ S - BᵀB ⪯ ‖S - S_k‖_* / (ℓ - k) I`.
 
     The bound holds for every k < ℓ, S_k being the best approximation of rank k and ‖·‖_* the sum of the eigenvalues.
-    Rows fill a buffer of 2ℓ; when it is full, the squares of its singular values are lowered by the (ℓ+1)-th, which frees
-    ℓ rows. Merge stacks two sketches and keeps the bound (Ghashami, Liberty, Phillips & Woodruff 2016, "Frequent
+    Rows fill a buffer of 2ℓ; when it is full, the squares of its singular values are lowered by the (ℓ+1)-th, which
+    frees ℓ rows. Merge stacks two sketches and keeps the bound (Ghashami, Liberty, Phillips & Woodruff 2016, "Frequent
     Directions: simple and deterministic matrix sketching", SIAM J. Comput. 45(5), theorem 1.1 and section 3).
 
-    S is centred: each batch gives its rows without their mean, and one row `δ √(n_A n_B / n)` for the step between two means
-    (the rank-one term of Chan, Golub & LeVeque 1979). The bound holds in any order of rows; B itself depends on it.
+    S is centred: each batch gives its rows without their mean, and one row `δ √(n_A n_B / n)` for the step between
+    two means (the rank-one term of Chan, Golub & LeVeque 1979). The bound holds in any order of rows; B itself
+    depends on it.
 
     Args:
         size: ℓ.
@@ -89,10 +90,10 @@ class FrequentDirections(Sketch):
         return None if self._buffer is None else self._buffer[: self._filled]
 
     def eigenvalues(self, *, centred: bool) -> Tensor | None:
-        """Return estimated eigenvalues of the covariance `S / (n - 1)`, or of the second moment `S / n + μ μᵀ`, descending.
+        """Return estimated eigenvalues of the covariance `S / (n - 1)`, or of the moment `S / n + μ μᵀ`, descending.
 
-        What the trace of S holds more than BᵀB is spread evenly over all directions that n rows can fill, in the manner of
-        compensated Frequent Directions (Desai, Ghashami & Phillips 2016, arXiv 1501.06561).
+        What the trace of S holds more than BᵀB is spread evenly over all directions that n rows can fill, in the
+        manner of compensated Frequent Directions (Desai, Ghashami & Phillips 2016, arXiv 1501.06561).
 
         Shape: -> (D,); `None` for fewer than two rows.
         """

@@ -17,8 +17,8 @@ __all__ = ["GroupSums"]
 class GroupSums(Sketch):
     """Number and sum (D,) of the rows of each group, for the `capacity` groups whose names have the smallest hashes.
 
-    A name once pushed out can never return, since the largest kept hash only falls: so a kept group has seen all its rows,
-    and any order, split and merge gives the same. Merge is exact.
+    A name once pushed out can never return, since the largest kept hash only falls: so a kept group has seen all its
+    rows, and any order, split and merge gives the same. Merge is exact.
     """
 
     def __init__(self, capacity: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import torch
@@ -52,12 +53,12 @@ class LogHistogram(Sketch):
         """Return the lower edge of each bin, and the upper edge of the last. Shape: (BINS + 1,) float64."""
         return torch.pow(2.0, LOWEST + torch.arange(BINS + 1, dtype=torch.float64) / BINS_PER_OCTAVE)
 
-    def quantile(self, q: float) -> float | None:
-        """Return the value below which a share `q` of the numbers lies; `None` when empty."""
+    def quantile(self, q: float) -> float:
+        """Return the value below which a share `q` of the numbers lies; NaN when empty."""
         counts = self.counts
         total = int(counts.sum())
         if total == 0:
-            return None
+            return math.nan
         rank = q * (total - 1)
         place = int(torch.searchsorted(counts.cumsum(0), torch.tensor(int(rank)), right=True))
         return float(2.0 ** (LOWEST + (place + 0.5) / BINS_PER_OCTAVE))

@@ -40,7 +40,7 @@ class RowSample(SmallestKeys):
         self.add(rows.keys, unit=batch.unit, content=rows.content, id=ids, group=label)
 
     def distinct(self) -> Tensor:
-        """Return the places of the sampled rows whose content is the first of its kind, in sample order. Shape: (m,)."""
+        """Return the places of sampled rows whose content is the first of its kind, in sample order. Shape: (m,)."""
         content = self.values("content")
         _, inverse = torch.unique(content, return_inverse=True)
         places = torch.arange(len(content), device=content.device)

@@ -22,8 +22,9 @@ class SmallestKeys(Sketch):
     """Keeps the `capacity` smallest distinct int64 keys; payloads of equal keys are reduced.
 
     Which keys are kept depends on the set of keys alone, so any order, split and merge gives the same state: a key once
-    pushed out can never return, since the largest kept key only falls. With keys that are uniform hashes the kept set is a
-    uniform sample of the distinct keys (bottom-k; Cohen & Kaplan 2007) and estimates their number (Bar-Yossef et al. 2002).
+    pushed out can never return, since the largest kept key only falls. With keys that are uniform hashes the kept
+    set is a uniform sample of the distinct keys (bottom-k; Cohen & Kaplan 2007) and estimates their number
+    (Bar-Yossef et al. 2002).
 
     Args:
         capacity: k.
@@ -112,7 +113,9 @@ class SmallestKeys(Sketch):
             keys = state["keys"]
             values = {name: state[name] for name in self._payload}
             if any(len(value) != len(keys) for value in values.values()) or len(keys) > self.capacity:
-                raise MergeError(f"the sample must have one payload for each of at most {self.capacity} keys; it is damaged")
+                raise MergeError(
+                    f"the sample must have one payload for each of at most {self.capacity} keys; it is damaged"
+                )
             self.add(keys, **values)
             self._compact()
 
@@ -131,6 +134,8 @@ def _reduce(values: Tensor, place: Tensor, kept: int, how: Reduce) -> Tensor:
         first[1:] = place[1:] != place[:-1]
         return values[first]
     if how == "sum":
-        return torch.zeros((kept, *values.shape[1:]), dtype=values.dtype, device=values.device).index_add_(0, place, values)
+        return torch.zeros((kept, *values.shape[1:]), dtype=values.dtype, device=values.device).index_add_(
+            0, place, values
+        )
     initial = values.new_zeros((kept, *values.shape[1:]))
     return initial.scatter_reduce_(0, place, values, reduce=how, include_self=False)

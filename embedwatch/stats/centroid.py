@@ -9,9 +9,10 @@ from embedwatch.core.exhibit import Exhibit
 from embedwatch.core.measurement import Measurement, Metric
 from embedwatch.sketches import Moments, SketchStatistic
 
-NORM = Metric("centroid_norm", "Norm of the mean of all rows.")
+NORM = Metric("centroid_norm", "Norm of the mean of all rows.", headline=False)
 OFFSET = Metric(
-    "centroid_offset_ratio", "Norm of the mean of all rows over their root mean square norm: 0 centred, 1 all rows equal."
+    "centroid_offset_ratio",
+    "Norm of the mean of all rows over their root mean square norm: 0 centred, 1 all rows equal.",
 )
 
 

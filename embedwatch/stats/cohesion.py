@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import torch
@@ -27,10 +28,10 @@ SILHOUETTE = Metric("silhouette", "Mean silhouette of the sampled rows, by cosin
 class Cohesion(SketchStatistic):
     """Cohesion and separation of labelled groups: mean cosine inside and between, margin, silhouette.
 
-    Raw (`mean="kept"`) over all rows, without pairs: `(‖S_g‖² - n_g) / (n_g (n_g - 1))` inside group g, averaged over groups
-    of two rows or more, and `(‖S‖² - Σ ‖S_g‖²) / (n² - Σ n_g²)` between. With the common mean removed (`mean="removed"`), which
-    takes out what all rows share and makes models of different anisotropy comparable, on a sample of 4,096 rows, as is
-    the silhouette (Rousseeuw 1987, by scikit-learn).
+    Raw (`mean="kept"`) over all rows, without pairs: `(‖S_g‖² - n_g) / (n_g (n_g - 1))` inside group g, averaged
+    over groups of two rows or more, and `(‖S‖² - Σ ‖S_g‖²) / (n² - Σ n_g²)` between. With the common mean removed
+    (`mean="removed"`), which takes out what all rows share and makes models of different anisotropy comparable, on a
+    sample of 4,096 rows, as is the silhouette (Rousseeuw 1987, by scikit-learn).
 
     Shape: batches (N, D) with labels; rows with NaN or Inf, zero rows and rows without a label are left out.
     Range: cosines -1 to 1, silhouette -1 to 1.
@@ -59,10 +60,8 @@ class Cohesion(SketchStatistic):
         """Add a batch whose dimension fits."""
         if batch.labels is None:
             return
-        labelled = batch.directed
-        if bool((labelled.labels < 0).any()):
-            labelled = labelled.take(labelled.labels >= 0)
-        if not len(labelled):
+        labelled = batch.take(batch.labels >= 0).directed
+        if labelled.labels is None or not len(labelled):
             return
         counts, sums = group_sums(labelled.unit, labelled.labels, len(batch.groups))
         self._groups.add(batch.groups, counts.tolist(), sums)
@@ -100,10 +99,9 @@ class Cohesion(SketchStatistic):
         if not names:
             return []
         inside = group_cosines(self._groups.counts, self._groups.sums).by_group.tolist()
-        rows = [
-            (name, count, None if value != value else value)
-            for value, name, count in sorted(zip(inside, names, counts, strict=True), key=lambda row: (row[0] != row[0], row[0]))
-        ]
+        cosines = [None if math.isnan(value) else value for value in inside]
+        order = sorted(range(len(names)), key=lambda place: (cosines[place] is None, cosines[place] or 0.0))
+        rows = [(names[place], counts[place], cosines[place]) for place in order]
         caption = "Groups by the mean cosine inside them, the loosest first."
         return [Exhibit.build("groups", "table", caption, ("group", "rows", "cohesion"), rows)]
 
@@ -128,8 +126,7 @@ class Cohesion(SketchStatistic):
             separation = float(apart.mean()) if len(apart) else None
             found[f"{COHESION.name}{{mean={name}}}"] = cohesion
             found[f"{SEPARATION.name}{{mean={name}}}"] = separation
-            both = cohesion is not None and separation is not None
-            found[f"{MARGIN.name}{{mean={name}}}"] = cohesion - separation if both else None
+            found[f"{MARGIN.name}{{mean={name}}}"] = GroupCosines(cohesion, separation, labels).margin
         return {**found, SILHOUETTE.name: _silhouette(unit, labels)}
 
     @classmethod
@@ -137,7 +134,7 @@ class Cohesion(SketchStatistic):
         """Yield labelled rows, some without a label, and more groups than are kept."""
         yield cls(), example_batches(seed)
         whole = VectorBatch.concat(example_batches(seed, groups=4))
-        labels = torch.where(torch.arange(len(whole)) % 5 == 0, -1, whole.labels)
+        labels = torch.arange(len(whole)) % 5 - 1
         yield cls(), VectorBatch(whole.rows, whole.ids, labels, whole.groups, whole.source).split((40, len(whole) - 40))
 
 
@@ -150,7 +147,7 @@ def _measure(cosines: GroupCosines, mean: str) -> list[Measurement]:
 
 
 def _silhouette(unit: Tensor, labels: Tensor) -> float | None:
-    """Return the mean silhouette by cosine distance; `None` unless there are at least two groups and fewer than rows."""
+    """Return the mean silhouette by cosine distance; `None` unless there are two groups, and fewer than rows."""
     groups = len(labels.unique())
     if not 2 <= groups < len(labels):
         return None

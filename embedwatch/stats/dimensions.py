@@ -21,21 +21,30 @@ ROGUES = (1, 2, 3)
 
 DEAD = Metric("dead_dimensions_ratio", "Share of dimensions that are constant over all rows.", healthy="0")
 OUTLIERS = Metric(
-    "outlier_dimensions", "Dimensions whose root mean square is at least 6 times the median.", "dimensions", healthy="0 to 3"
+    "outlier_dimensions",
+    "Dimensions whose root mean square is at least 6 times the median.",
+    "dimensions",
+    healthy="0 to 3",
+    headline=False,
 )
 SCALE = Metric(
-    "dimension_scale_ratio", "Root mean square of the largest dimension over the median.", healthy="< 10 in most encoders"
+    "dimension_scale_ratio",
+    "Root mean square of the largest dimension over the median.",
+    healthy="< 10 in most encoders",
 )
 SHARE = Metric(
-    "rogue_cosine_ratio", "Share of the mean cosine that the leading one, two or three dimensions make.", labels=("top",)
+    "rogue_cosine_ratio",
+    "Share of the mean cosine that the leading one, two or three dimensions make.",
+    labels=("top",),
 )
 
 
 class Dimensions(SketchStatistic):
     """Dead and outlying dimensions, and the share of the mean cosine that one to three rogue dimensions make.
 
-    A few dimensions of large scale can make all cosines alike and hide what the others say (Timkey & van Schijndel 2021,
-    arXiv 2109.04404; Kovaleva et al. 2021, arXiv 2105.06990). Dimension j contributes the mean over pairs of `u_ij u_kj`.
+    A few dimensions of large scale can make all cosines alike and hide what the others say (Timkey & van Schijndel
+    2021, arXiv 2109.04404; Kovaleva et al. 2021, arXiv 2105.06990). Dimension j contributes the mean over pairs of
+    `u_ij u_kj`.
 
     Shape: batches (N, D); rows with NaN or Inf are left out, and zero rows of the cosine shares.
     State: 4 D + 2 numbers; merge exact.

@@ -20,18 +20,21 @@ CELLS = 1 << 16
 NAMED_GROUPS = 50
 
 RATIO = Metric(
-    "duplicate_rows_ratio", "Share of rows that equal an earlier row bit for bit: 1 - distinct / rows.", healthy="< 0.002"
+    "duplicate_rows_ratio",
+    "Share of rows that equal an earlier row bit for bit: 1 - distinct / rows.",
+    healthy="< 0.002",
 )
 
 
 class Duplicates(SketchStatistic):
     """Share of rows that repeat an earlier row bit for bit.
 
-    The rows with the smallest content hashes are counted one by one: all of them while there are at most 65,536 distinct
-    rows, a uniform sample of the distinct rows after that (k minimum values; Bar-Yossef et al. 2002). A row that is repeated
-    very often would be missed by such a sample or dominate it, so heavy rows are read off a table of counts by hash cell
-    (the count sketch idea, Charikar, Chen & Farach-Colton 2002): a cell that holds far more rows than its peers has one.
-    With D̂ = 1 - k / Σ counts over the light sampled rows, the share is `(Σ_heavy (c - 1) + light rows · D̂) / rows`.
+    The rows with the smallest content hashes are counted one by one: all of them while there are at most 65,536
+    distinct rows, a uniform sample of the distinct rows after that (k minimum values; Bar-Yossef et al. 2002). A row
+    that is repeated very often would be missed by such a sample or dominate it, so heavy rows are read off a table
+    of counts by hash cell (the count sketch idea, Charikar, Chen & Farach-Colton 2002): a cell that holds far more
+    rows than its peers has one. With D̂ = 1 - k / Σ counts over the light sampled rows, the share is `(Σ_heavy (c -
+    1) + light rows · D̂) / rows`.
 
     Shape: batches (N, D); rows with NaN or Inf and zero rows are left out, `validity` counts them.
     State: 65,536 hashes with count, first and last row number, and 65,536 cells; merge exact.
@@ -104,10 +107,14 @@ class Duplicates(SketchStatistic):
         repeated = (counts > 1).nonzero()[:, 0]
         order = sorted(repeated.tolist(), key=lambda place: (-int(counts[place]), int(first[place])))[:NAMED_GROUPS]
         rows = [(int(first[place]), int(last[place]), int(counts[place])) for place in order]
-        return [Exhibit.build("duplicate_rows", "table", "Rows that occur more than once.", ("row", "last_row", "times"), rows)]
+        return [
+            Exhibit.build(
+                "duplicate_rows", "table", "Rows that occur more than once.", ("row", "last_row", "times"), rows
+            )
+        ]
 
     def tolerance(self, metric: str) -> float:
-        """Return the error bound of the metric against the oracle: exact until rows are sampled, then 4 standard errors."""
+        """Return the error bound against the oracle: exact until rows are sampled, then four standard errors."""
         measured = self.compute()[0]
         del metric
         return 1e-9 if measured.error is None else 4 * measured.error + 0.01
@@ -130,7 +137,7 @@ class Duplicates(SketchStatistic):
 
 
 def _light_share(counts: Tensor) -> tuple[float, float]:
-    """Return the share of repeats among sampled distinct rows with these counts, and its standard error (delta method)."""
+    """Return the share of repeats among sampled distinct rows with these counts, and its standard error."""
     total = float(counts.sum())
     if total == 0:
         return 0.0, 0.0

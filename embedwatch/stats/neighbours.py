@@ -19,22 +19,33 @@ K_DIMENSION = 20
 NEAR_COSINE = 0.99
 NAMED_ROWS = 20
 
-HUBNESS = Metric("hubness_skewness", "Skewness of how often a row is among the 10 nearest of another (hubness).")
-ROBIN_HOOD = Metric("hubness_robin_hood_ratio", "Share of neighbour slots that would have to move for all rows to get the same.")
-ANTIHUBS = Metric("antihub_rows_ratio", "Share of sampled rows that are among the 10 nearest of no other.")
-DIMENSION = Metric(
-    "intrinsic_dimension", "Intrinsic dimension of the unit rows at the scale of the sample.", "dimensions", labels=("estimator",)
+HUBNESS = Metric(
+    "hubness_skewness", "Skewness of how often a row is among the 10 nearest of another (hubness).", headline=False
 )
-NEAR = Metric("near_duplicate_rows_ratio", "Share of sampled distinct rows whose nearest other has a cosine of 0.99 or more.")
+ROBIN_HOOD = Metric(
+    "hubness_robin_hood_ratio", "Share of neighbour slots that would have to move for all rows to get the same."
+)
+ANTIHUBS = Metric(
+    "antihub_rows_ratio", "Share of sampled rows that are among the 10 nearest of no other.", headline=False
+)
+DIMENSION = Metric(
+    "intrinsic_dimension",
+    "Intrinsic dimension of the unit rows at the scale of the sample.",
+    "dimensions",
+    labels=("estimator",),
+)
+NEAR = Metric(
+    "near_duplicate_rows_ratio", "Share of sampled distinct rows whose nearest other has a cosine of 0.99 or more."
+)
 
 
 class Neighbours(SketchStatistic):
     """Hubness, intrinsic dimension and near-duplicates from the graph of nearest neighbours in a sample of fixed size.
 
     N_10 counts how often a row is among the 10 nearest of another: its skewness and Robin Hood index, and the share of
-    anti-hubs with N_10 = 0. The intrinsic dimension is estimated by maximum likelihood over 20 neighbours and by the two
-    nearest. Neighbours are exact (FAISS), on unit rows, so Euclidean and cosine order agree. All of these depend on the
-    size of the sample: compare only numbers of equal sample size.
+    anti-hubs with N_10 = 0. The intrinsic dimension is estimated by maximum likelihood over 20 neighbours and by the
+    two nearest. Neighbours are exact (FAISS), on unit rows, so Euclidean and cosine order agree. All of these depend
+    on the size of the sample: compare only numbers of equal sample size.
 
     Shape: batches (N, D); rows with NaN or Inf, zero rows and exact repeats of a sampled row are left out.
     State: 4,096 rows in float32 with row number; merge exact.
@@ -78,7 +89,7 @@ class Neighbours(SketchStatistic):
         if len(ids) < 2:
             return []
         graph = nearest_neighbours(self._rows(), K_HUBS)
-        counts = occurrences(graph.index, len(ids))
+        counts = occurrences(graph.rows, len(ids))
         order = torch.argsort(counts, descending=True, stable=True)[:NAMED_ROWS].tolist()
         hubs = [(ids[place], int(counts[place])) for place in order]
         close = torch.argsort(graph.distances[:, 0], stable=True).tolist()
@@ -87,12 +98,16 @@ class Neighbours(SketchStatistic):
             cosine = 1 - float(graph.distances[place, 0]) ** 2 / 2
             if cosine < NEAR_COSINE or len(pairs) >= NAMED_ROWS:
                 break
-            other = int(graph.index[place, 0])
+            other = int(graph.rows[place, 0])
             pairs.setdefault((min(ids[place], ids[other]), max(ids[place], ids[other])), cosine)
         near = [(first, second, cosine) for (first, second), cosine in pairs.items()]
         return [
-            Exhibit.build("hubs", "table", "Sampled rows that are nearest to the most others.", ("row", "times_nearest"), hubs),
-            Exhibit.build("near_duplicates", "table", "Nearest pairs of sampled rows.", ("row", "other_row", "cosine"), near),
+            Exhibit.build(
+                "hubs", "table", "Sampled rows that are nearest to the most others.", ("row", "times_nearest"), hubs
+            ),
+            Exhibit.build(
+                "near_duplicates", "table", "Nearest pairs of sampled rows.", ("row", "other_row", "cosine"), near
+            ),
         ]
 
     def oracle(self, batch: VectorBatch) -> Mapping[str, float | None]:

@@ -20,13 +20,15 @@ BOUNDS = tuple(2.0**power for power in range(-10, 17))
 
 MEAN = Metric("norm_mean", "Mean Euclidean norm of the rows.")
 STD = Metric("norm_std", "Standard deviation of the norms (n - 1 in the denominator).")
-MIN = Metric("norm_min", "Smallest norm.")
-MAX = Metric("norm_max", "Largest norm.")
-QUANTILE = Metric("norm_quantile", "Quantile of the norms, within 0.55 %.", labels=("q",))
+MIN = Metric("norm_min", "Smallest norm.", headline=False)
+MAX = Metric("norm_max", "Largest norm.", headline=False)
+QUANTILE = Metric("norm_quantile", "Quantile of the norms, within 0.55 %.", labels=("q",), headline=False)
 EXTREME = Metric(
     "norm_extreme_ratio", "Largest norm over the median norm.", healthy="< 10; trained tables and encoders stay below 5"
 )
-TOP = Metric("norm_top_share_ratio", "Share of the sum of norms that the largest 1 % of rows hold.", healthy="near 0.01")
+TOP = Metric(
+    "norm_top_share_ratio", "Share of the sum of norms that the largest 1 % of rows hold.", healthy="near 0.01"
+)
 DISTRIBUTION = Metric("norm", "Distribution of the norms.", kind="histogram")
 
 
@@ -104,7 +106,9 @@ class Norms(SketchStatistic):
         edges = self._bins.edges()
         curve = zip(edges[filled].tolist(), edges[filled + 1].tolist(), counts[filled].tolist(), strict=True)
         return [
-            Exhibit.build("largest_norms", "table", "Rows with the largest norms.", ("row", "norm"), self._largest.entries()),
+            Exhibit.build(
+                "largest_norms", "table", "Rows with the largest norms.", ("row", "norm"), self._largest.entries()
+            ),
             Exhibit.build("norm_distribution", "curve", "Number of rows by norm.", ("from", "to", "rows"), curve),
         ]
 

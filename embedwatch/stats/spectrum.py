@@ -26,16 +26,27 @@ SKETCH_SIZE = 128
 """Rows ℓ of the sketch above it."""
 
 RANK = Metric(
-    "effective_rank", "Effective rank of the covariance: exponential entropy of its singular values.", "dimensions"
+    "effective_rank",
+    "Effective rank of the covariance: exponential entropy of its singular values.",
+    "dimensions",
+    headline=False,
 )
 RANK_RATIO = Metric(
-    "effective_rank_ratio", "Effective rank of the covariance over what n rows can fill, min(n - 1, D).", healthy="> 0.1"
+    "effective_rank_ratio",
+    "Effective rank of the covariance over what n rows can fill, min(n - 1, D).",
+    healthy="> 0.1",
 )
 RANKME = Metric("rankme", "Effective rank of the rows as they are, not centred (RankMe).", "dimensions")
-RANKME_RATIO = Metric("rankme_ratio", "RankMe over what n rows can fill, min(n, D).", healthy="> 0.1")
-PARTICIPATION = Metric("participation_ratio", "Number of directions that share the variance, (tr C)² / tr C².", "dimensions")
+RANKME_RATIO = Metric("rankme_ratio", "RankMe over what n rows can fill, min(n, D).", healthy="> 0.1", headline=False)
+PARTICIPATION = Metric(
+    "participation_ratio", "Number of directions that share the variance, (tr C)² / tr C².", "dimensions"
+)
 ISOSCORE = Metric("isoscore", "IsoScore*: 0 one direction holds all variance, 1 all hold the same.")
-CONDITION = Metric("condition_number", "Square root of largest over smallest variance among the directions that carry any.")
+CONDITION = Metric(
+    "condition_number",
+    "Square root of largest over smallest variance among the directions that carry any.",
+    headline=False,
+)
 NULL = Metric(
     "null_directions_ratio", "Share of the directions that n rows can fill which carry no variance.", healthy="< 0.1"
 )
@@ -50,8 +61,8 @@ class Spectrum(SketchStatistic):
     Empty: `None` for fewer than two rows. Numbers of n < 2 D rows are biased low; checks judge them from n = 2 D on.
 
     References:
-        Roy & Vetterli 2007, "The effective rank"; Garrido et al. 2023 (arXiv 2210.02885) for RankMe; Gao et al. 2017 for the
-        participation ratio; Rudman et al. 2022 (arXiv 2108.07344) for IsoScore.
+        Roy & Vetterli 2007, "The effective rank"; Garrido et al. 2023 (arXiv 2210.02885) for RankMe; Gao et al. 2017
+        for the participation ratio; Rudman et al. 2022 (arXiv 2108.07344) for IsoScore.
 
     Example:
         >>> statistic = Spectrum()
@@ -104,7 +115,11 @@ class Spectrum(SketchStatistic):
         """Return the eigenvalues of the covariance."""
         _, centred, _ = self._eigenvalues()
         points = [] if centred is None else list(enumerate(centred.tolist(), start=1))
-        return [Exhibit.build("spectrum", "curve", "Variance by direction, largest first.", ("direction", "variance"), points)]
+        return [
+            Exhibit.build(
+                "spectrum", "curve", "Variance by direction, largest first.", ("direction", "variance"), points
+            )
+        ]
 
     def memory(self, dimension: int) -> int:
         """Return an upper bound of the state's size in bytes."""

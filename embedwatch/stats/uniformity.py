@@ -19,7 +19,9 @@ TEMPERATURE = 2.0
 """t of Wang & Isola."""
 FEATURES = 256
 
-UNIFORMITY = Metric("uniformity", "Log of the mean Gaussian kernel over all pairs of unit rows, t = 2: lower is more even.")
+UNIFORMITY = Metric(
+    "uniformity", "Log of the mean Gaussian kernel over all pairs of unit rows, t = 2: lower is more even."
+)
 
 
 @lru_cache(maxsize=8)
@@ -30,8 +32,8 @@ def _frequencies(dimension: int, features: int, seed: int, device: torch.device)
 class Uniformity(SketchStatistic):
     """Uniformity of the unit rows on the sphere, through random features instead of pairs.
 
-    `log mean_{i≠j} exp(-2 ‖u_i - u_j‖²)` (Wang & Isola 2020, arXiv 2005.10242). Each of 256 frequencies ω gives the unbiased
-    pair mean of `cos(ω·(u_i - u_j))` from `Σ cos ω·u` and `Σ sin ω·u`; their average is the mean kernel
+    `log mean_{i≠j} exp(-2 ‖u_i - u_j‖²)` (Wang & Isola 2020, arXiv 2005.10242). Each of 256 frequencies ω gives the
+    unbiased pair mean of `cos(ω·(u_i - u_j))` from `Σ cos ω·u` and `Σ sin ω·u`; their average is the mean kernel
     (Rahimi & Recht 2007).
 
     Shape: batches (N, D); rows with NaN or Inf and zero rows have no direction and are left out.

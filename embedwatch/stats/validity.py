@@ -15,12 +15,15 @@ from embedwatch.sketches import Additive, Extremes, SketchStatistic, example_bat
 NAMED_ROWS = 20
 """So many offending rows of each sort are kept by number."""
 
-ROWS = Metric("rows", "Rows seen, whatever they hold.", "rows", digits=9)
-NAN = Metric("nan_rows_ratio", "Share of rows that hold a NaN.", healthy="0")
-INF = Metric("inf_rows_ratio", "Share of rows that hold an infinite value and no NaN.", healthy="0")
-NONFINITE = Metric("nonfinite_rows_ratio", "Share of rows that hold a NaN or an infinite value.", healthy="0")
+ROWS = Metric("rows", "Rows seen, whatever they hold.", "rows", digits=9, headline=False)
+NAN = Metric("nan_rows_ratio", "Share of rows that hold a NaN.", healthy="0", headline=False)
+INF = Metric("inf_rows_ratio", "Share of rows that hold an infinite value and no NaN.", healthy="0", headline=False)
+NONFINITE = Metric(
+    "nonfinite_rows_ratio", "Share of rows that hold a NaN or an infinite value.", healthy="0", headline=False
+)
+NONFINITE_ROWS = Metric("nonfinite_rows", "Rows that hold a NaN or an infinite value.", "rows", healthy="0", digits=9)
 ZERO = Metric("zero_rows_ratio", "Share of rows that are zero in every dimension.", healthy="0, or one padding row")
-ZERO_ROWS = Metric("zero_rows", "Rows that are zero in every dimension.", "rows", digits=9)
+ZERO_ROWS = Metric("zero_rows", "Rows that are zero in every dimension.", "rows", digits=9, headline=False)
 
 
 class Validity(SketchStatistic):
@@ -39,7 +42,7 @@ class Validity(SketchStatistic):
 
     name = "validity"
     title = "non-finite and zero rows"
-    metrics = (ROWS, NAN, INF, NONFINITE, ZERO, ZERO_ROWS)
+    metrics = (ROWS, NAN, INF, NONFINITE, NONFINITE_ROWS, ZERO, ZERO_ROWS)
     counts_defects = True
 
     def __init__(self) -> None:
@@ -74,6 +77,7 @@ class Validity(SketchStatistic):
             NAN.measure(count["nan"] / rows if rows else None),
             INF.measure(count["inf"] / rows if rows else None),
             NONFINITE.measure((count["nan"] + count["inf"]) / rows if rows else None),
+            NONFINITE_ROWS.measure(count["nan"] + count["inf"]),
             ZERO.measure(count["zero"] / rows if rows else None),
             ZERO_ROWS.measure(count["zero"]),
         ]
@@ -94,7 +98,8 @@ class Validity(SketchStatistic):
         zero = (batch.rows == 0).all(1)
         share = {NAN: nan, INF: inf, NONFINITE: nan | inf, ZERO: zero}
         ratios = {metric.name: float(mask.double().mean()) if len(batch) else None for metric, mask in share.items()}
-        return {ROWS.name: len(batch), ZERO_ROWS.name: int(zero.sum()), **ratios}
+        counts = {ROWS: len(batch), NONFINITE_ROWS: int((nan | inf).sum()), ZERO_ROWS: int(zero.sum())}
+        return {**{metric.name: count for metric, count in counts.items()}, **ratios}
 
     @classmethod
     def examples(cls, seed: int) -> Iterable[tuple[SketchStatistic, Sequence[VectorBatch]]]:

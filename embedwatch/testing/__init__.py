@@ -1,4 +1,4 @@
-"""Shipped test suites: the laws of statistics and the contracts of checks, sinks and sources. Needs pytest-free Hypothesis only.
+"""Shipped test suites: the laws of statistics and the contracts of checks, sinks and sources. Needs Hypothesis.
 
 Example:
     ```

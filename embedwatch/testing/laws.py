@@ -1,9 +1,9 @@
 """The laws that every Statistic obeys, as properties that Hypothesis tries to break.
 
 Each law takes a Statistic class and Hypothesis' `draw`. `STATISTIC_LAWS` names them all, `obey(name, class)` tries one.
-Well-known libraries ship merges that break these laws (parts combined with a minus sign, small parts dropped, means weighted
-by number of updates, samples that depend on order); the one test that everybody writes, a batch against the formula, catches
-none of them.
+Well-known libraries ship merges that break these laws (parts combined with a minus sign, small parts dropped, means
+weighted by number of updates, samples that depend on order); the one test that everybody writes, a batch against the
+formula, catches none of them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import math
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,9 @@ def obey(law: str, statistic: type[AnyStatistic], *, examples: int = 15) -> None
         LawViolation: with the smallest case found.
     """
 
-    @settings(max_examples=examples, deadline=None, database=None, suppress_health_check=list(HealthCheck), print_blob=False)
+    @settings(
+        max_examples=examples, deadline=None, database=None, suppress_health_check=list(HealthCheck), print_blob=False
+    )
     @given(st.data())
     def attempt(data: st.DataObject) -> None:
         STATISTIC_LAWS[law](statistic, data.draw)
@@ -76,7 +79,7 @@ def _cut(batch: Any, draw: Draw, *, parts: int | None = None) -> list[Any]:
     number = draw(st.integers(1, 5)) if parts is None else parts
     places = sorted(draw(st.integers(0, count)) for _ in range(number - 1))
     edges = [0, *places, count]
-    return list(batch.split([right - left for left, right in zip(edges, edges[1:], strict=False)]))
+    return list(batch.split([right - left for left, right in pairwise(edges)]))
 
 
 def _fed(empty: AnyStatistic, batches: Iterable[Any]) -> AnyStatistic:
@@ -98,7 +101,9 @@ def _values(statistic: AnyStatistic) -> Values:
     return found
 
 
-def _same(statistic: AnyStatistic, found: Values, wanted: Mapping[str, Any], tolerance: Callable[[str], float], law: str) -> None:
+def _same(
+    statistic: AnyStatistic, found: Values, wanted: Mapping[str, Any], tolerance: Callable[[str], float], law: str
+) -> None:
     for key, want in wanted.items():
         if key not in found:
             _fail(statistic, f"{law}: {key} is missing")
@@ -141,7 +146,13 @@ def _law_merge(statistic: type[AnyStatistic], draw: Draw) -> None:
     for first, second in ((small, rest), (rest, small)):
         merged = _fed(empty, [first])
         merged.merge(_fed(empty, [second]))
-        _same(merged, _values(merged), _values(once), merged.merge_tolerance, f"merge of {len(first)} and {len(second)} rows")
+        _same(
+            merged,
+            _values(merged),
+            _values(once),
+            merged.merge_tolerance,
+            f"merge of {len(first)} and {len(second)} rows",
+        )
 
 
 def _law_order(statistic: type[AnyStatistic], draw: Draw) -> None:
@@ -214,7 +225,7 @@ def _law_precision(statistic: type[AnyStatistic], draw: Draw) -> None:
 
 
 def _law_defects(statistic: type[AnyStatistic], draw: Draw) -> None:
-    """Rows with NaN or Inf are skipped, or counted by those whose subject they are; the rest is as if they were not there."""
+    """Rows with NaN or Inf are skipped, or counted by those whose subject they are; the rest is as without them."""
     empty, whole = _example(statistic, draw)
     if not hasattr(whole, "rows"):
         return
@@ -301,7 +312,10 @@ def _law_purity(statistic: type[AnyStatistic], draw: Draw) -> None:
     values = _values(fed)
     _same(fed, _values(fed), values, lambda _: 0.0, "compute twice")
     _same(other, _values(other), others, lambda _: 0.0, "merge left the other alone")
-    if not torch.equal(generators[0], torch.get_rng_state()) or generators[1:] != (repr(np.random.get_state()), random.getstate()):
+    if not torch.equal(generators[0], torch.get_rng_state()) or generators[1:] != (
+        repr(np.random.get_state()),
+        random.getstate(),
+    ):
         _fail(fed, "purity: a global random generator was used")
     if rows is not None and before is not None:
         if not torch.equal(rows.view(torch.uint8), before.view(torch.uint8)):

@@ -1,7 +1,8 @@
 """The law suite itself: every planted fault must be caught, and a sound Statistic must pass.
 
-The first five are the faults that released libraries ship: variances of parts combined with a minus sign, parts with n ≤ ddof
-dropped, two empty parts divided by zero, means weighted by the number of updates, a sample that depends on order.
+The first five are the faults that released libraries ship: variances of parts combined with a minus sign, parts with
+n ≤ ddof dropped, two empty parts divided by zero, means weighted by the number of updates, a sample that depends on
+order.
 """
 
 from __future__ import annotations
@@ -108,8 +109,6 @@ class DividesEmptyByEmpty(Sound, register=False):
     def merge(self, other: Statistic[VectorBatch]) -> None:
         self.check_mergeable(other)
         self.mean = (self.mean * self.n + other.mean * other.n) / (self.n + other.n)
-        if self.n or other.n:
-            self.mean = self.mean if not other.n else self.mean
         self.n += other.n
 
 

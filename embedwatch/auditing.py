@@ -1,0 +1,229 @@
+"""The audit: sources are read once, measured, judged and delivered."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from embedwatch.core.boundary import Boundary, OnError
+from embedwatch.core.errors import UsageError
+from embedwatch.core.exhibit import Exhibit
+from embedwatch.core.sink import Sink
+from embedwatch.core.snapshot import Snapshot, Space
+from embedwatch.core.source import Source
+from embedwatch.core.verdict import STATUSES, Status, Verdict, worst
+from embedwatch.judging import Judge
+from embedwatch.selection import Selection
+from embedwatch.sources import open_source
+from embedwatch.window import Window
+
+__all__ = ["AUDIT_SCHEMA", "Audit", "Judged", "Progress", "audit"]
+
+AUDIT_SCHEMA = 1
+"""Version of the JSON that an Audit writes."""
+BATCH_ROWS = 8192
+"""Rows read at a time: large enough for the matrix products, small enough for any machine."""
+
+ROW_COLUMNS = ("row", "other_row", "last_row")
+NO_ID = -1
+"""What stands in an exhibit for a row without a number."""
+
+Progress = Callable[[str, "int | None"], AbstractContextManager[Callable[[int], None]]]
+"""Called with a description and the number of rows, where it is known; the context takes the rows done so far."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One Space as an audit found it."""
+
+    snapshot: Snapshot
+    verdicts: tuple[Verdict, ...]
+    exhibits: tuple[Exhibit, ...]
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return {
+            "snapshot": self.snapshot.to_json(),
+            "verdicts": [verdict.to_json() for verdict in self.verdicts],
+            "exhibits": [exhibit.to_json() for exhibit in self.exhibits],
+            "seconds": self.seconds,
+        }
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What an audit found, Space by Space."""
+
+    spaces: tuple[Judged, ...]
+    errors: tuple[tuple[str, str, int], ...] = ()
+    """Exceptions of ours that were counted: (stage, name, number)."""
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        """All verdicts of all spaces."""
+        return [verdict for judged in self.spaces for verdict in judged.verdicts]
+
+    @property
+    def status(self) -> Status:
+        """The gravest verdict; `unknown` where nothing could be judged."""
+        judged = [verdict.status for verdict in self.verdicts if verdict.status != "unknown"]
+        return worst(judged)
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of verdicts by status."""
+        found = Counter(verdict.status for verdict in self.verdicts)
+        return {status: found[status] for status in reversed(STATUSES)}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return {
+            "schema": AUDIT_SCHEMA,
+            "status": self.status,
+            "counts": self.counts(),
+            "errors": [{"stage": stage, "name": name, "count": count} for stage, name, count in self.errors],
+            "spaces": [judged.to_json() for judged in self.spaces],
+        }
+
+
+def audit(
+    *inputs: str | os.PathLike[str] | Source,
+    text: str | os.PathLike[str] | None = None,
+    labels: str | None = None,
+    kind: str | None = None,
+    select: str | None = None,
+    pooling: str | None = None,
+    prefix: str | None = None,
+    only: Sequence[str] = (),
+    skip: Sequence[str] = (),
+    sinks: Sequence[Sink] = (),
+    exhibits: bool = False,
+    progress: Progress | None = None,
+    on_error: OnError = "count",
+) -> Audit:
+    """Measure and judge files of vectors, token tables of models, and texts encoded by a model.
+
+    Args:
+        inputs: paths of files or model folders, names of cached models, or Sources.
+        text: a file with one text a line, encoded by the model among the inputs.
+        labels: a file with one group a row, or the column of the source that holds it.
+        kind: kind of the inputs, where a path is ambiguous.
+        select: array, tensor or column to read, where a file holds several.
+        pooling: how token vectors become one (`mean`, `cls`, `last`, `max`); the model's own by default.
+        prefix: put before each text; the model's own by default.
+        only: names of statistics, measurements or checks to keep.
+        skip: names of statistics, measurements or checks to leave out.
+        sinks: where each judged Space goes. They are not closed.
+        exhibits: make all exhibits, not only those that a verdict cites.
+        progress: shows rows done.
+        on_error: what happens to exceptions of a Statistic, Check or Sink.
+
+    Raises:
+        InputError: if an input cannot be read as what it claims to be.
+        UsageError: if an argument does not fit.
+
+    Example:
+        >>> import numpy, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder, "vectors.npy")
+        ...     numpy.save(path, numpy.random.default_rng(0).normal(size=(500, 8)).astype("float32"))
+        ...     audit(path).status
+        'ok'
+    """
+    if not inputs:
+        raise UsageError("`inputs` must name at least one file, model or Source, got none; give a path")
+    boundary = Boundary(on_error=on_error)
+    opened = [
+        source
+        for given in inputs
+        for source in _open(given, text=text, labels=labels, kind=kind, select=select, pooling=pooling, prefix=prefix)
+    ]
+    work = _Work(tuple(only), tuple(skip), tuple(sinks), labels is not None, exhibits, progress or _silent, boundary)
+    judged = [work.judge(source) for source in opened]
+    errors = tuple((stage, name, count) for (stage, name), count in boundary.errors.items())
+    return Audit(tuple(judged), errors)
+
+
+def _open(given: str | os.PathLike[str] | Source, *, text: Any, labels: str | None, **options: Any) -> Iterator[Source]:
+    """Yield the Sources that one input stands for."""
+    if isinstance(given, Source):
+        yield given
+        return
+    yield open_source(given, options["kind"], select=options["select"], labels=labels)
+
+
+@contextmanager
+def _silent(description: str, rows: int | None) -> Iterator[Callable[[int], None]]:
+    del description, rows
+    yield lambda done: None
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What is done with each Source of one audit."""
+
+    only: tuple[str, ...]
+    skip: tuple[str, ...]
+    sinks: tuple[Sink, ...]
+    labelled: bool
+    exhibits: bool
+    progress: Progress
+    boundary: Boundary
+
+    def judge(self, source: Source) -> Judged:
+        """Read, measure, judge and deliver one Source."""
+        started = time.perf_counter()
+        selection = Selection.choose(only=self.only, skip=self.skip, labelled=self.labelled)
+        window = self._read(source, selection)
+        snapshot = window.snapshot(
+            Space(source.label, source.place),
+            fingerprint=source.fingerprint(),
+            coverage={"rows_expected": window.rows if source.rows is None else source.rows, "rows_read": window.rows},
+            notes=source.notes,
+        )
+        verdicts = Judge([check() for check in selection.checks], boundary=self.boundary).judge(snapshot)
+        exhibits = tuple(_named(exhibit, source) for exhibit in self._exhibits(window, verdicts))
+        shown = replace(snapshot, measurements=tuple(m for m in snapshot if m.name in selection.metrics))
+        for sink in self.sinks:
+            with self.boundary.guard("sink", sink.name):
+                sink.write(shown, verdicts, exhibits)
+        return Judged(shown, tuple(verdicts), exhibits, time.perf_counter() - started)
+
+    def _read(self, source: Source, selection: Selection) -> Window:
+        window = Window([statistic() for statistic in selection.statistics], boundary=self.boundary)
+        with self.progress(f"{source.label}/{source.place}", source.rows) as advance:
+            for batch in source.batches(BATCH_ROWS):
+                window.update(batch)
+                advance(window.rows)
+        window.ended = time.time()
+        return window
+
+    def _exhibits(self, window: Window, verdicts: Sequence[Verdict]) -> list[Exhibit]:
+        """Return all exhibits, or those that a verdict cites which is not ok."""
+        if self.exhibits:
+            return window.exhibits()
+        cited = {
+            name for verdict in verdicts if verdict.status in ("warn", "fail") for name in verdict.evidence.exhibits
+        }
+        return window.exhibits(sorted(cited)) if cited else []
+
+
+def _named(exhibit: Exhibit, source: Source) -> Exhibit:
+    """Add the names that people have for the rows of an exhibit, where the source knows them."""
+    places = [place for place, column in enumerate(exhibit.columns) if column in ROW_COLUMNS]
+    for place in reversed(places):
+        cells = (row[place] for row in exhibit.rows)
+        numbers = sorted({cell for cell in cells if isinstance(cell, int) and cell != NO_ID})
+        names: dict[Any, str] = dict(zip(numbers, source.names(numbers), strict=True))
+        if any(name != str(number) for number, name in names.items()):
+            exhibit = exhibit.with_column(
+                place + 1,
+                exhibit.columns[place].replace("row", "name"),
+                [names.get(row[place]) for row in exhibit.rows],
+            )
+    return exhibit

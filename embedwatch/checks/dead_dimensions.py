@@ -1,0 +1,26 @@
+"""Dimensions should move."""
+
+from __future__ import annotations
+
+from embedwatch.core.check import ThresholdCheck
+from embedwatch.core.snapshot import Snapshot
+from embedwatch.core.verdict import Limit
+
+
+class DeadDimensions(ThresholdCheck):
+    """Next to no dimension is constant. Healthy encoders have been seen with up to 0.8 % of them."""
+
+    name = "dead_dimensions"
+    title = "dead dimensions"
+    metric = "dead_dimensions_ratio"
+    limit = Limit(warn=0.01, fail=0.05)
+    exhibits = ("dead_dimensions",)
+    meaning = "Some dimensions have the same value in every row: padding, a dead unit, a column that was never filled."
+    impact = "They cost memory and search time, tell nothing, and a constant large one shifts every dot product."
+    diagnosis = "Look which dimensions: a block at the end is padding, scattered ones are dead units of the last layer."
+    mitigation = "Remove the padding; in training look at the gains and biases of the last normalisation."
+
+    def minimum_rows(self, snapshot: Snapshot) -> int:
+        """Return the number of rows from which a constant is no accident."""
+        del snapshot
+        return 10

@@ -1,0 +1,35 @@
+"""No row may hold NaN or Inf."""
+
+from __future__ import annotations
+
+from embedwatch.core.check import ThresholdCheck
+from embedwatch.core.measurement import Measurement
+from embedwatch.core.snapshot import Snapshot
+from embedwatch.core.verdict import Limit
+
+
+class NonfiniteRows(ThresholdCheck):
+    """No row holds NaN or Inf."""
+
+    name = "nonfinite_rows"
+    title = "non-finite rows"
+    metric = "nonfinite_rows"
+    limit = Limit(fail=1)
+    exhibits = ("nonfinite_rows",)
+    meaning = (
+        "Some vectors hold NaN or Inf: a division by zero, an overflow in float16, an empty input, a broken kernel."
+    )
+    impact = "One such row makes every similarity with it NaN; an index may rank it first, last, or crash."
+    diagnosis = (
+        "Look at the rows named in the exhibit: same input length, language, batch or worker? Encode them again in "
+        "float32."
+    )
+    mitigation = (
+        "Remove and re-encode these rows; encode in float32 or bfloat16 where float16 overflows; refuse empty inputs."
+    )
+
+    def reason(self, snapshot: Snapshot, measurement: Measurement) -> str:
+        """Return how many rows of which sort."""
+        nan, inf = (snapshot.number(f"{sort}_rows_ratio") or 0.0 for sort in ("nan", "inf"))
+        rows = snapshot.provenance.rows
+        return f"{round(nan * rows):,} rows hold NaN and {round(inf * rows):,} Inf, of {rows:,}."

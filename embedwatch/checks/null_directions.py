@@ -1,0 +1,27 @@
+"""Directions should carry variance."""
+
+from __future__ import annotations
+
+from embedwatch.core.check import ThresholdCheck
+from embedwatch.core.snapshot import Snapshot
+from embedwatch.core.verdict import Limit
+
+
+class NullDirections(ThresholdCheck):
+    """Few directions carry no variance at all."""
+
+    name = "null_directions"
+    title = "empty directions"
+    metric = "null_directions_ratio"
+    limit = Limit(warn=0.1, fail=0.5, side="above")
+    exhibits = ("spectrum",)
+    meaning = "A share of the directions carries no variance: the rows lie in a subspace."
+    impact = (
+        "The vectors could be stored in fewer dimensions; a model that truly had more has lost information on the way."
+    )
+    diagnosis = "Compare the rank with the sizes of projections, PCA, LoRA ranks and padded dimensions in the pipeline."
+    mitigation = "Remove the projection or padding, or store the reduced vectors without it."
+
+    def minimum_rows(self, snapshot: Snapshot) -> int:
+        """Return 2 D: fewer rows fill too few directions to judge."""
+        return 2 * (snapshot.provenance.dimension or 1)

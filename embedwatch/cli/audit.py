@@ -1,0 +1,155 @@
+"""`embedwatch audit`: judge files of vectors and models."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from embedwatch.cli.options import color_option, debug_option, json_option, quiet_option
+
+if TYPE_CHECKING:
+    from rich.console import Console as Terminal
+
+    from embedwatch.auditing import Audit, Progress
+    from embedwatch.core.sink import Sink
+
+__all__ = ["audit_command"]
+
+EXIT_OK, EXIT_JUDGED = 0, 1
+PIPE_WIDTH = 100
+POOLINGS = ("mean", "cls", "last", "max")
+
+
+@click.command("audit", short_help="Judge files of vectors, a model's token table, its vectors of texts.")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.option(
+    "--text", metavar="FILE", help="Encode this file, one text a line, with the model, and judge the vectors."
+)
+@click.option(
+    "--labels", metavar="FILE|COLUMN", help="Group of each row: a file, one a line, or a column of the source."
+)
+@click.option(
+    "--pooling", type=click.Choice(POOLINGS), help="How token vectors become one; by default as the model says."
+)
+@click.option("--prefix", metavar="TEXT", help='Put before each text, like "query: "; by default as the model says.')
+@click.option("--as", "kind", metavar="KIND", help="Read the paths as this kind; see `embedwatch list sources`.")
+@click.option("--select", metavar="NAME", help="Array, tensor or column to read where a file holds several.")
+@click.option("--only", metavar="NAME", multiple=True, help="Keep this statistic, measurement or check; repeatable.")
+@click.option(
+    "--skip", metavar="NAME", multiple=True, help="Leave out this statistic, measurement or check; repeatable."
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(["warn", "fail", "never"]),
+    default="fail",
+    show_default=True,
+    help="Exit with 1 if a verdict is this grave or graver.",
+)
+@click.option("--sink", "sinks", metavar="NAME[:TARGET]", multiple=True, help="Deliver there too: jsonl:out.jsonl.")
+@click.option("--exhibits", is_flag=True, help="Make all exhibits, not only those that a verdict cites.")
+@click.option("-v", "--verbose", is_flag=True, help="Print every measurement.")
+@json_option
+@quiet_option
+@color_option
+@debug_option
+def audit_command(
+    *,
+    paths: tuple[str, ...],
+    fail_on: str,
+    sinks: tuple[str, ...],
+    verbose: bool,
+    as_json: bool,
+    quiet: bool,
+    color: str,
+    **options: Any,
+) -> int:
+    """Judge embedding spaces: files of vectors, token tables of models, vectors of texts.
+
+    PATH is a file (.npy, .npz, .safetensors, .csv, .tsv, .parquet, word2vec, GloVe), a model folder, or the name of
+    a model in the local Hugging Face cache. With a model and no --text its token table is judged.
+
+    \b
+    Examples:
+      embedwatch audit vectors.npy
+      embedwatch audit ./my-model --text questions.txt
+      embedwatch audit vectors.parquet --select embedding --labels topic
+      embedwatch audit vectors.npy --only norms --only collapse --json
+      embedwatch audit vectors.npy --fail-on warn --sink jsonl:audits.jsonl
+    """
+    from embedwatch.auditing import audit
+
+    terminal, errors = _terminals(color)
+    opened = [_sink(spec) for spec in sinks]
+    printer = [] if as_json else [_printer(terminal, verbose=verbose, quiet=quiet)]
+    progress = None if quiet or as_json or not errors.is_terminal else _progress(errors)
+    try:
+        result = audit(*paths, sinks=[*printer, *opened], progress=progress, **options)
+    finally:
+        for sink in opened:
+            sink.close()
+    status = _exit_status(result, fail_on)
+    if as_json:
+        click.echo(json.dumps({**result.to_json(), "exit": status}, ensure_ascii=False, indent=2))
+    else:
+        terminal.print(_final_line(result, status), style="bold")
+    for stage, name, count in result.errors:
+        click.echo(f"embedwatch: {stage} {name!r} failed {count} times; what it would say is missing", err=True)
+    return status
+
+
+def _exit_status(result: Audit, fail_on: str) -> int:
+    """Return 1 if a verdict is grave enough, or if nothing could be judged."""
+    counts = result.counts()
+    grave = counts["fail"] + (counts["warn"] if fail_on == "warn" else 0)
+    judged = counts["fail"] + counts["warn"] + counts["ok"]
+    return EXIT_JUDGED if not judged or (grave and fail_on != "never") else EXIT_OK
+
+
+def _final_line(result: Audit, status: int) -> str:
+    counts = [f"{count} {name}" for name, count in result.counts().items() if count]
+    return (" · ".join(counts) or "nothing could be judged") + f"  (exit {status})"
+
+
+def _sink(spec: str) -> Sink:
+    from embedwatch.core.registry import get
+    from embedwatch.core.sink import Sink
+
+    name, _, target = spec.partition(":")
+    return get(Sink, name).open(target)
+
+
+def _terminals(color: str) -> tuple[Terminal, Terminal]:
+    """Return the terminals of standard output and standard error; a file or pipe is 100 columns wide."""
+    from rich.console import Console as Terminal
+
+    force = {"auto": None, "always": True, "never": False}[color]
+    output = Terminal(highlight=False, force_terminal=force, no_color=True if color == "never" else None)
+    if not sys.stdout.isatty() and "COLUMNS" not in os.environ:
+        output.width = PIPE_WIDTH
+    return output, Terminal(stderr=True, highlight=False)
+
+
+def _printer(terminal: Terminal, *, verbose: bool, quiet: bool) -> Sink:
+    from embedwatch.sinks.console import Console
+
+    return Console(terminal=terminal, verbose=verbose, quiet=quiet)
+
+
+def _progress(terminal: Terminal) -> Progress:
+    """Return a progress bar on the terminal that goes away when the work is done."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    @contextmanager
+    def show(description: str, rows: int | None) -> Iterator[Callable[[int], None]]:
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=terminal, transient=True) as bar:
+            task = bar.add_task(description, total=rows)
+            yield lambda done: bar.update(task, completed=done)
+
+    return show

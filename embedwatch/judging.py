@@ -1,0 +1,82 @@
+"""Judging: evidence becomes verdicts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from embedwatch.core.boundary import Boundary
+from embedwatch.core.check import Check
+from embedwatch.core.history import History
+from embedwatch.core.snapshot import Snapshot
+from embedwatch.core.verdict import Evidence, Status, Verdict
+
+__all__ = ["Judge"]
+
+
+class Judge:
+    """Asks every Check that a Snapshot can answer, and turns its Evidence into a Verdict.
+
+    A value that is missing is `unknown`, never `ok`; so is a Check that fails: its exception is counted at the
+    boundary and judging goes on.
+
+    Args:
+        checks: the rules to ask, in the order of the verdicts.
+        boundary: where exceptions of checks end.
+
+    Example:
+        >>> from embedwatch.core import Provenance, Space
+        >>> Judge([]).judge(Snapshot(Space("m", "vectors"), (), Provenance(time=0.0, rows=0)))
+        []
+    """
+
+    def __init__(self, checks: Iterable[Check], *, boundary: Boundary | None = None) -> None:
+        self.checks = list(checks)
+        self.boundary = boundary or Boundary()
+
+    def judge(self, snapshot: Snapshot, reference: Any = None, history: History | None = None) -> list[Verdict]:
+        """Return the verdicts of all checks that apply to the Snapshot."""
+        verdicts = []
+        for check in self.checks:
+            evidence = Evidence(None, check.limit, snapshot.provenance.rows, "The check failed; see the log.")
+            with self.boundary.guard("check", check.name):
+                if self.boundary.is_off("check", check.name):
+                    evidence = Evidence(
+                        None, check.limit, snapshot.provenance.rows, "The check failed too often and is off."
+                    )
+                elif not check.applies(snapshot):
+                    continue
+                else:
+                    evidence = check.evaluate(snapshot, reference, history)
+            verdicts.append(_verdict(check, snapshot, evidence))
+        return verdicts
+
+
+def _verdict(check: Check, snapshot: Snapshot, evidence: Evidence) -> Verdict:
+    status = _status(evidence)
+    value, limit = evidence.value, evidence.limit
+    return Verdict(
+        check=check.name,
+        title=check.title,
+        space=snapshot.space,
+        status=status,
+        evidence=evidence,
+        threshold=None if value is None or limit is None else limit.threshold(value),
+        reason=evidence.reason or _reason(evidence),
+        meaning=check.meaning,
+        remedy=check.mitigation if status in ("warn", "fail") else "",
+    )
+
+
+def _status(evidence: Evidence) -> Status:
+    if evidence.value is None or math.isnan(evidence.value):
+        return "unknown"
+    return "ok" if evidence.limit is None else evidence.limit.status(evidence.value)
+
+
+def _reason(evidence: Evidence) -> str:
+    if evidence.value is None:
+        return "Not enough data for a value."
+    healthy = "" if evidence.limit is None else f", healthy is {evidence.limit}"
+    return f"{evidence.value:.4g}{healthy}; {evidence.rows:,} rows."

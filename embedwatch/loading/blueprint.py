@@ -1,0 +1,257 @@
+"""What config.json says the model is: its class, built without weights, and the names of its tables.
+
+Only classes of transformers itself are built. Nothing in the directory is ever imported.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from embedwatch.core.errors import InputError, did_you_mean
+from embedwatch.loading.find import CONFIG, read_json
+from embedwatch.loading.positions import position_limit, position_module, position_words
+from embedwatch.loading.quiet import first_line, quiet
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+__all__ = ["Blueprint", "draw"]
+
+MOST_LAYERS = 10_000
+"""A configuration with more is damaged or hostile: building it would take for ever."""
+
+NOT_OURS = frozenset(
+    {
+        "auto_map",
+        "quantization_config",
+        "fusion_config",
+        "transformers_weights",
+        "distributed_config",
+        "return_dict",
+        "output_attentions",
+        "output_hidden_states",
+        "torch_dtype",
+        "dtype",
+    }
+)
+"""Keys of config.json that name code, kernels or files to fetch, or that change what a forward pass returns."""
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """A model's class and names, without its weights.
+
+    Args:
+        raw: config.json as it was read.
+        config: the configuration object of transformers.
+        model_class: class of transformers that encodes texts.
+        tables: names of the token table in the model: several where it is shared, none where there is none.
+        table_shape: (V, D) that the configuration promises.
+        position_names: names of the table of learned positions; none where positions are not learned.
+        position_shape: its shape.
+        positions: the scheme in a few words.
+        limit: number of positions that exist, None where the scheme sets no end.
+    """
+
+    raw: dict[str, Any]
+    config: Any
+    model_class: type[PreTrainedModel]
+    tables: tuple[str, ...] = ()
+    table_shape: tuple[int, ...] = ()
+    position_names: tuple[str, ...] = ()
+    position_shape: tuple[int, ...] = ()
+    positions: str = ""
+    limit: int | None = None
+    custom: bool = field(default=False)
+    """Whether config.json names code of its own, which was not run."""
+
+    @property
+    def architecture(self) -> str:
+        """Name of the class that the weights were saved from."""
+        named = self.raw.get("architectures")
+        return (
+            named[0] if isinstance(named, list) and named and isinstance(named[0], str) else self.model_class.__name__
+        )
+
+
+def draw(directory: Path) -> Blueprint:
+    """Read config.json and build the model it describes on the meta device: names and shapes, no memory.
+
+    Raises:
+        InputError: if there is no such architecture, or it cannot be built.
+    """
+    raw = read_json(directory / CONFIG)
+    label = f"{directory.name}/{CONFIG}"
+    with quiet():
+        config = _configure(raw, label)
+        model = _build(config, label, custom="auto_map" in raw)
+        owner, table = _token_table(model, config)
+        place = position_module(owner)
+        return Blueprint(
+            raw=raw,
+            config=config,
+            model_class=type(model),
+            tables=_names(model, table),
+            table_shape=tuple(table.weight.shape) if table is not None else (),
+            position_names=_names(model, place),
+            position_shape=tuple(place.weight.shape) if place is not None else (),
+            positions=position_words(owner),
+            limit=position_limit(owner),
+            custom="auto_map" in raw,
+        )
+
+
+def _configure(raw: dict[str, Any], label: str) -> Any:
+    from transformers import CONFIG_MAPPING
+
+    kind = raw.get("model_type")
+    if not isinstance(kind, str):
+        raise InputError(f"`{label}` must name a `model_type`, got {kind!r}; this is not the file of a transformer")
+    if kind not in CONFIG_MAPPING:
+        if "auto_map" in raw:
+            raise InputError(
+                f"`{label}` needs code from the directory for model type {kind!r}, which is never run; "
+                "save the vectors to a file and audit that"
+            )
+        hint = did_you_mean(kind, CONFIG_MAPPING.keys()) or "a newer transformers may know it"
+        raise InputError(f"`{label}` must name a model type that transformers knows, got {kind!r}; {hint}")
+    clean = _clean(raw)
+    deep = max((value for key, value in _integers(clean) if "layer" in key), default=0)
+    if deep > MOST_LAYERS:
+        raise InputError(f"`{label}` must have at most {MOST_LAYERS:,} layers, got {deep:,}; restore the file")
+    try:
+        config = CONFIG_MAPPING[kind].from_dict(clean)
+        _without_cache(config)
+        return config
+    except Exception as error:
+        raise InputError(
+            f"`{label}` must be a whole {kind} configuration, got {first_line(error)}; restore it"
+        ) from error
+
+
+def _without_cache(config: Any) -> None:
+    """Switch off what speeds up generation: one pass over a text has no use for it, and some models cannot fill it."""
+    config.use_cache = False
+    for name in config.sub_configs:
+        if getattr(config, name, None) is not None:
+            _without_cache(getattr(config, name))
+
+
+def _clean(raw: dict[str, Any]) -> dict[str, Any]:
+    """Return the configuration without the keys that are not ours to follow, at every depth."""
+    return {
+        key: _clean_value(value)
+        for key, value in raw.items()
+        if key not in NOT_OURS and "_implementation" not in key and not (key.startswith("__") or key == "use_cache")
+    }
+
+
+def _clean_value(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_clean_value(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if set(value) == {"__float__"}:  # how transformers writes numbers that JSON has no word for
+        return {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}.get(value["__float__"])
+    return _clean(value)
+
+
+def _integers(config: dict[str, Any]) -> Iterator[tuple[str, int]]:
+    for key, value in config.items():
+        if isinstance(value, dict):
+            yield from _integers(value)
+        elif isinstance(value, int):
+            yield key, value
+
+
+def _build(config: Any, label: str, *, custom: bool) -> PreTrainedModel:
+    """Return the model on the meta device, of the first class that takes the configuration."""
+    failure: Exception | None = None
+    for model_class in _classes(config):
+        try:
+            with torch.device("meta"):
+                return model_class(copy.deepcopy(config))
+        except Exception as error:  # noqa: BLE001 - told below, unless the next class takes it
+            failure = failure or error
+    if failure is not None:
+        raise InputError(
+            f"`{label}` must describe a whole {config.model_type} model, got {first_line(failure)}; restore the file"
+        ) from failure
+    why = "its own code is never run" if custom else "transformers has no class for it alone"
+    raise InputError(f"`{label}` must describe a model that reads tokens, got {config.model_type!r}; {why}")
+
+
+def _classes(config: Any) -> list[type[PreTrainedModel]]:
+    """Return the classes that may encode texts: the encoder alone where transformers has one, then the base model."""
+    from transformers import MODEL_FOR_TEXT_ENCODING_MAPPING, MODEL_MAPPING
+
+    names = getattr(config, "architectures", None)
+    named = [cls for name in (names if isinstance(names, list) else []) if (cls := _class_named(name, config))]
+    bases = MODEL_MAPPING.get(type(config), None) or ()
+    if isinstance(bases, (tuple, list)):  # several: first the one that the weights were saved from
+        bases = sorted(bases, key=lambda cls: cls not in named)
+    else:
+        bases = [bases]
+    if getattr(config, "is_encoder_decoder", False):
+        encoder = MODEL_FOR_TEXT_ENCODING_MAPPING.get(type(config), None)
+        bases = [encoder, *bases] if encoder else bases
+    return [*bases, *named] if bases else named
+
+
+def _class_named(name: Any, config: Any) -> type[PreTrainedModel] | None:
+    """Return a class of transformers by its name, or None. Some stand only in the module beside their configuration."""
+    import transformers
+
+    for place in ("transformers", type(config).__module__.replace(".configuration_", ".modeling_")):
+        try:
+            found = getattr(importlib.import_module(place), name, None)
+        except (ImportError, TypeError, RuntimeError):  # not a string, or it needs a package that is not here
+            continue
+        if isinstance(found, type) and issubclass(found, transformers.PreTrainedModel):
+            return found
+    return None
+
+
+def _token_table(model: PreTrainedModel, config: Any) -> tuple[nn.Module, Any]:
+    """Return the token table and the part of the model that owns it."""
+    from transformers import PreTrainedModel
+
+    owner: nn.Module = model
+    table: Any = None
+    for part in model.modules():
+        if not isinstance(part, PreTrainedModel):
+            continue
+        try:
+            found = part.get_input_embeddings()
+        except (NotImplementedError, AttributeError):  # two towers: each has its own
+            continue
+        if _is_table(found) and (table is None or found is table):
+            owner, table = part, found  # the innermost part comes last
+    if table is None:
+        size = getattr(config.get_text_config(), "vocab_size", None)
+        table = next((m for m in model.modules() if isinstance(m, nn.Embedding) and m.num_embeddings == size), None)
+    return owner, table
+
+
+def _is_table(module: Any) -> bool:
+    weight = getattr(module, "weight", None)
+    return (
+        isinstance(module, nn.Module)
+        and type(module).__name__.endswith("Embedding")
+        and getattr(weight, "ndim", 0) == 2
+    )
+
+
+def _names(model: nn.Module, part: Any) -> tuple[str, ...]:
+    if part is None:
+        return ()
+    return tuple(name for name, weight in model.named_parameters(remove_duplicate=False) if weight is part.weight)

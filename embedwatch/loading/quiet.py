@@ -1,0 +1,45 @@
+"""Keep transformers silent and off the network while it works for us."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+__all__ = ["first_line", "quiet"]
+
+LONGEST = 200
+"""Characters of another library's message that go into one of ours."""
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silence warnings, loading reports and progress bars, and forbid every request to a hub, inside the block.
+
+    Directories are untrusted: some configurations name a second model that transformers would fetch while it builds the
+    first. The settings are the process's, so they are put back afterwards.
+    """
+    from huggingface_hub import constants
+    from transformers.utils import logging as transformers_logging
+
+    level, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
+    offline = constants.HF_HUB_OFFLINE
+    transformers_logging.set_verbosity(logging.CRITICAL)
+    transformers_logging.disable_progress_bar()
+    constants.HF_HUB_OFFLINE = True
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        constants.HF_HUB_OFFLINE = offline
+        transformers_logging.set_verbosity(level)
+        if bars:
+            transformers_logging.enable_progress_bar()
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an exception's message, shortened, for a message of ours."""
+    text = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"

@@ -1,0 +1,116 @@
+"""The tokenizer of a model: opened without running code, named for people, with the length that texts are cut at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from embedwatch.core.errors import InputError
+from embedwatch.loading.blueprint import Blueprint
+from embedwatch.loading.find import read_json
+from embedwatch.loading.quiet import first_line, quiet
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+__all__ = ["encoder_settings", "lowercase", "open_tokenizer", "printable", "text_limit", "token_name"]
+
+ENDLESS = 1 << 24
+"""A tokenizer that names no limit says 10^30."""
+UNREADABLE = "\ufffd"
+
+
+def open_tokenizer(directory: Path, config: Any, *, label: str) -> PreTrainedTokenizerBase:
+    """Return the tokenizer in a directory.
+
+    Raises:
+        InputError: if there is none, if it needs code of its own, or cannot be read.
+    """
+    from transformers import AutoTokenizer
+
+    with quiet():
+        try:
+            tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+                str(directory), config=config, local_files_only=True, trust_remote_code=False
+            )
+            entries = len(tokenizer)
+        except Exception as error:
+            if "trust_remote_code" in str(error):
+                raise InputError(
+                    f"`{label}` needs a tokenizer with its own code, which is never run; "
+                    "save a tokenizer.json beside the model"
+                ) from error
+            raise InputError(
+                f"`{label}` must hold a tokenizer to encode texts or name tokens, got {first_line(error)}; "
+                "save the tokenizer beside the model"
+            ) from error
+    # Without its files transformers gives a tokenizer that knows its special tokens alone.
+    if entries <= len(set(tokenizer.all_special_tokens)):
+        raise InputError(
+            f"`{label}` must hold a tokenizer to encode texts or name tokens, got one with no vocabulary; "
+            "save the tokenizer beside the model"
+        )
+    return tokenizer
+
+
+def text_limit(tokenizer: PreTrainedTokenizerBase, blueprint: Blueprint, settings: dict[str, Any]) -> int | None:
+    """Return the number of tokens that texts are cut at, or None where nothing sets one.
+
+    What sentence-transformers was told comes first, then the smaller of what tokenizer and configuration say; the
+    learned positions bound them all.
+    """
+    told = settings.get("max_seq_length")
+    if isinstance(told, int) and told > 0:
+        limits: list[Any] = [told]
+    else:
+        text_config = blueprint.config.get_text_config()
+        limits = [tokenizer.model_max_length, getattr(text_config, "max_position_embeddings", None)]
+    known = [int(limit) for limit in [*limits, blueprint.limit] if isinstance(limit, int) and 0 < limit < ENDLESS]
+    return min(known, default=None)
+
+
+def encoder_settings(directory: Path) -> dict[str, Any]:
+    """Return what sentence-transformers saved about its encoder, under any of the names that it used."""
+    for name in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet"):
+        path = directory / f"sentence_{name}_config.json"
+        if path.is_file():
+            settings: dict[str, Any] = read_json(path)
+            return settings
+    return {}
+
+
+def lowercase(tokenizer: Any) -> None:
+    """Make a tokenizer lower its input, as `do_lower_case` of sentence-transformers does."""
+    from tokenizers import normalizers
+
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        tokenizer.do_lower_case = True
+        return
+    present = [backend.normalizer] if backend.normalizer else []
+    backend.normalizer = normalizers.Sequence([normalizers.Lowercase(), *present])
+
+
+def token_name(tokenizer: Any, row: int) -> str:
+    """Return what people read for a token: its piece; where pieces are of bytes, the text that they are."""
+    from tokenizers import decoders
+
+    piece = tokenizer.convert_ids_to_tokens(row) if row < len(tokenizer) else None
+    if not isinstance(piece, str):
+        return f"row {row} (no token)"
+    if not piece.isascii() and row not in tokenizer.all_special_ids and _bytes(tokenizer):
+        text = decoders.ByteLevel().decode([piece])
+        if UNREADABLE not in text:  # else a part of a character: the piece says more
+            piece = "Ġ" + text[1:] if text.startswith(" ") else text
+    return printable(piece)
+
+
+def _bytes(tokenizer: Any) -> bool:
+    """Return whether the vocabulary is of bytes, each written as one visible character: `Ġ` is the space."""
+    row = tokenizer.convert_tokens_to_ids("Ġ")
+    return row is not None and row != tokenizer.unk_token_id
+
+
+def printable(text: str) -> str:
+    """Return a text with everything that a terminal would act on written out."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

@@ -1,0 +1,183 @@
+"""Prints a table that a person can read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+from rich.console import Console as Terminal
+from rich.padding import Padding
+from rich.text import Text
+
+from embedwatch.core.exhibit import Exhibit
+from embedwatch.core.measurement import Histogram, Measurement
+from embedwatch.core.sink import Sink
+from embedwatch.core.snapshot import Snapshot
+from embedwatch.core.verdict import STATUSES, Verdict
+
+STYLES = {"fail": "bold red", "warn": "yellow", "unknown": "magenta", "ok": "green", "info": "dim"}
+NAMED = 5
+"""So many of the rows to blame are named under a verdict; the others are in the exhibit."""
+INDENT = 10
+LARGEST_WHOLE = 1e15
+SHOWN = 60
+"""A name is cut after so many characters."""
+
+
+@dataclass(frozen=True)
+class _Line:
+    status: str
+    title: str
+    value: str
+    note: str
+    below: tuple[tuple[str, str], ...] = ()
+
+
+class Console(Sink):
+    """Prints each Space as a table: verdicts first, the gravest on top, then what was measured for information.
+
+    Args:
+        terminal: where to print; the standard output by default.
+        verbose: print every measurement.
+        quiet: print only verdicts that are not ok.
+    """
+
+    name = "console"
+    title = "console"
+
+    def __init__(self, *, terminal: Terminal | None = None, verbose: bool = False, quiet: bool = False) -> None:
+        self._terminal = terminal or Terminal(highlight=False)
+        self._verbose, self._quiet = verbose, quiet
+
+    def write(self, snapshot: Snapshot, verdicts: Sequence[Verdict], exhibits: Sequence[Exhibit] = ()) -> None:
+        """Print one Space."""
+        by_name = {exhibit.name: exhibit for exhibit in exhibits}
+        ordered = sorted(verdicts, key=lambda verdict: -STATUSES.index(verdict.status))
+        lines = [_judged(verdict, by_name) for verdict in ordered if not (self._quiet and verdict.status == "ok")]
+        if not self._quiet:
+            lines += _informed(snapshot, verdicts, every=self._verbose)
+        elif not lines:
+            return
+        self._terminal.print(_heading(snapshot))
+        for note in snapshot.provenance.notes:
+            self._terminal.print(Padding(Text(_one_line(note), style="dim"), (0, 0, 0, 2)))
+        self._print(lines)
+        self._terminal.print()
+
+    def _print(self, lines: Sequence[_Line]) -> None:
+        titles = max((cell_len(line.title) for line in lines), default=0)
+        values = max((cell_len(line.value) for line in lines), default=0)
+        for line in lines:
+            text = Text("  ")
+            text.append(_pad(line.status, 7), style=STYLES[line.status])
+            text.append(f" {_pad(line.title, titles)}  {_pad(line.value, values, right=True)}")
+            if line.note:
+                text.append(f"  {line.note}", style="dim")
+            self._terminal.print(text, soft_wrap=True)
+            for content, style in line.below:
+                self._terminal.print(Padding(Text(content, style=style), (0, 0, 0, INDENT)))
+
+
+def _heading(snapshot: Snapshot) -> Text:
+    provenance = snapshot.provenance
+    facts = [f"{provenance.rows:,} rows"]
+    if provenance.dimension is not None:
+        facts.append(f"{provenance.dimension}-d")
+    if provenance.fingerprint:
+        facts.append(f"fingerprint {provenance.fingerprint[:8]}")
+    heading = Text(_one_line(str(snapshot.space)), style="bold")
+    return heading.append("  " + " · ".join(facts), style="not bold dim")
+
+
+def _judged(verdict: Verdict, exhibits: dict[str, Exhibit]) -> _Line:
+    evidence = verdict.evidence
+    value = "–" if evidence.value is None else format_number(evidence.value)
+    healthy = "" if evidence.limit is None else f"healthy {evidence.limit}"
+    if verdict.status == "ok":
+        return _Line("ok", verdict.title, value, healthy)
+    below = [(_one_line(verdict.reason), "")]
+    if verdict.status != "unknown":
+        below += [(text, "") for text in blamed(evidence.exhibits, exhibits)]
+        below += [(verdict.meaning, ""), (f"→ {verdict.remedy}", "bold")]
+    return _Line(
+        verdict.status, verdict.title, value, healthy, tuple((text, style) for text, style in below if text.strip("→ "))
+    )
+
+
+def blamed(cited: Iterable[str], exhibits: dict[str, Exhibit]) -> list[str]:
+    """Return one line for each cited table of rows: the first of them by number and name."""
+    found = []
+    for name in cited:
+        exhibit = exhibits.get(name)
+        if exhibit is None or exhibit.shape != "table" or not exhibit.rows:
+            continue
+        shown = [_entry(exhibit.columns, row) for row in exhibit.rows[:NAMED]]
+        more = len(exhibit.rows) + exhibit.truncated - len(shown)
+        first = exhibit.columns[0].replace("_", " ")
+        found.append(f"{first}s " + ", ".join(shown) + (f" and {more:,} more" if more > 0 else ""))
+    return found
+
+
+def _entry(columns: Sequence[str], row: Sequence[object]) -> str:
+    """Return the first cell of a row with its name and its last cell."""
+    named = [str(cell) for column, cell in zip(columns, row, strict=True) if column == "name" and cell is not None]
+    rest = [
+        f"{column.replace('_', ' ')} {format_number(cell) if isinstance(cell, (int, float)) else cell}"
+        for column, cell in zip(columns[1:], row[1:], strict=True)
+        if not column.endswith("name") and cell is not None
+    ]
+    text = " ".join([str(row[0]), *(f"“{_one_line(name)[:SHOWN]}”" for name in named)])
+    return text + (f" ({', '.join(rest[:2])})" if rest else "")
+
+
+def _informed(snapshot: Snapshot, verdicts: Sequence[Verdict], *, every: bool) -> list[_Line]:
+    """Return the measurements that no verdict shows, those of one metric on one line."""
+    judged = {verdict.evidence.measurement for verdict in verdicts}
+    grouped: dict[str, list[Measurement]] = {}
+    for measurement in snapshot:
+        if not isinstance(measurement.value, Histogram):
+            grouped.setdefault(measurement.name, []).append(measurement)
+    shown = [
+        measurements
+        for name, measurements in grouped.items()
+        if every or (measurements[0].metric.headline and (name not in judged or len(measurements) > 1))
+    ]
+    return [_information(measurements) for measurements in shown]
+
+
+def _information(measurements: Sequence[Measurement]) -> _Line:
+    """Return one line: the number beside what is healthy, or all numbers of a metric with labels."""
+    metric = measurements[0].metric
+    title = _one_line(metric.title)
+    if len(measurements) == 1 and not measurements[0].labels:
+        error = "" if measurements[0].error is None else f"± {measurements[0].error:.1g}  "
+        return _Line("info", title, _number(measurements[0]), error + metric.healthy)
+    texts = [" ".join([*map(_one_line, m.labels.values()), _number(m)]) for m in measurements]
+    return _Line("info", title, "", " · ".join(texts))
+
+
+def _number(measurement: Measurement) -> str:
+    return "–" if measurement.number is None else format_number(measurement.number, measurement.metric.digits)
+
+
+def format_number(value: float, digits: int = 3) -> str:
+    """Return a number as a person reads it: whole numbers with thousands, others with a few significant digits.
+
+    Example:
+        >>> format_number(30522), format_number(0.70512), format_number(1.0), format_number(2.5e-7)
+        ('30,522', '0.705', '1', '2.5e-07')
+    """
+    if abs(value) < LARGEST_WHOLE and value == int(value):
+        return f"{int(value):,}"
+    return f"{value:.{digits}g}"
+
+
+def _one_line(text: str) -> str:
+    """Return a text without line breaks and control characters, which a terminal would obey."""
+    return "".join(character if character.isprintable() else " " for character in text)
+
+
+def _pad(text: str, width: int, *, right: bool = False) -> str:
+    space = " " * max(0, width - cell_len(text))
+    return space + text if right else text + space

@@ -1,0 +1,195 @@
+"""Windows: closed stretches of rows of one Space, and their bounded ring."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from embedwatch.core.boundary import Boundary
+from embedwatch.core.errors import UsageError
+from embedwatch.core.exhibit import Exhibit
+from embedwatch.core.measurement import Measurement
+from embedwatch.core.snapshot import Provenance, Snapshot, Space
+from embedwatch.core.statistic import Statistic
+
+__all__ = ["Window", "Windows"]
+
+AnyStatistic = Statistic[Any]
+LIBRARIES = ("embedwatch", "torch", "transformers", "faiss-cpu", "numpy")
+
+
+class Window:
+    """A stretch of rows: one Statistic of each sort, fed together.
+
+    A Statistic that raises is counted at the boundary and left out from then on: its state may lack rows.
+
+    Args:
+        statistics: empty ones, each with its own name.
+        boundary: where exceptions of statistics end.
+        started: seconds since the epoch.
+    """
+
+    def __init__(
+        self, statistics: Sequence[AnyStatistic], *, boundary: Boundary | None = None, started: float | None = None
+    ) -> None:
+        self.statistics: dict[str, AnyStatistic] = {statistic.name: statistic for statistic in statistics}
+        self.boundary = boundary or Boundary()
+        self.started = time.time() if started is None else started
+        self.ended: float | None = None
+        self.rows = 0
+        self.dimension: int | None = None
+        self.failed = {name for name in self.statistics if self.boundary.is_off("statistic", name)}
+        """Names of the statistics that are left out."""
+
+    def update(self, batch: Any) -> None:
+        """Feed a batch to every Statistic."""
+        for name, statistic in self.statistics.items():
+            if name not in self.failed:
+                self.failed.add(name)  # until it has succeeded
+                with self.boundary.guard("statistic", name):
+                    statistic.update(batch)
+                    self.failed.discard(name)
+        self.rows += len(batch)
+        self.dimension = getattr(batch, "dimension", self.dimension)
+
+    def merge(self, other: Window) -> None:
+        """Add the rows of a window of the same statistics. The other is left as it was."""
+        if set(other.statistics) != set(self.statistics):
+            raise UsageError(
+                f"`other` must hold the statistics {sorted(self.statistics)}, got {sorted(other.statistics)}; "
+                "merge windows of one configuration"
+            )
+        self.failed |= other.failed
+        for name, statistic in self.statistics.items():
+            if name not in self.failed:
+                statistic.merge(other.statistics[name])
+        self.rows += other.rows
+        self.dimension = other.dimension if self.dimension is None else self.dimension
+        self.started = min(self.started, other.started)
+        self.ended = max((end for end in (self.ended, other.ended) if end is not None), default=None)
+
+    def measurements(self) -> list[Measurement]:
+        """Return the measurements of every Statistic that saw all rows."""
+        found: list[Measurement] = []
+        for name, statistic in self.statistics.items():
+            if name not in self.failed:
+                with self.boundary.guard("compute", name):
+                    found += statistic.compute()
+        return found
+
+    def exhibits(self, names: Sequence[str] | None = None) -> list[Exhibit]:
+        """Return the exhibits of these names, or all."""
+        found: list[Exhibit] = []
+        for name, statistic in self.statistics.items():
+            if name not in self.failed:
+                with self.boundary.guard("exhibit", name):
+                    found += statistic.exhibits()
+        return [exhibit for exhibit in found if names is None or exhibit.name in names]
+
+    def snapshot(
+        self,
+        space: Space,
+        *,
+        step: int | None = None,
+        fingerprint: str = "",
+        coverage: Mapping[str, int] | None = None,
+        notes: Sequence[str] = (),
+    ) -> Snapshot:
+        """Return everything measured, with provenance."""
+        provenance = Provenance(
+            time=time.time() if self.ended is None else self.ended,
+            rows=self.rows,
+            dimension=self.dimension,
+            step=step,
+            fingerprint=fingerprint,
+            coverage=dict(coverage or {}),
+            versions=_versions(),
+            notes=tuple(notes),
+        )
+        return Snapshot(space, tuple(self.measurements()), provenance)
+
+
+@lru_cache(maxsize=1)
+def _versions() -> dict[str, str]:
+    found = {}
+    for library in LIBRARIES:
+        try:
+            found[library] = version(library)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+class Windows:
+    """The open window of one Space and a ring of its last closed ones.
+
+    `flush` swaps the open window for a fresh one, which is a change of one pointer; the closed window is never updated
+    again, so another thread may compute on it. Longer windows are merges of shorter ones.
+
+    Args:
+        make: returns fresh empty statistics.
+        ring: how many closed windows are kept.
+        boundary: where exceptions of statistics end.
+        clock: seconds since the epoch.
+
+    Example:
+        >>> windows = Windows(list, ring=3)
+        >>> windows.flush() is None
+        True
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], Sequence[AnyStatistic]],
+        *,
+        ring: int = 60,
+        boundary: Boundary | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if ring < 1:
+            raise UsageError(f"`ring` must be at least 1, got {ring}; name how many closed windows to keep")
+        self._make = make
+        self._clock = clock
+        self._boundary = boundary or Boundary()
+        self._closed: deque[Window] = deque(maxlen=ring)
+        self._lock = threading.Lock()
+        self._open = self._fresh()
+
+    def _fresh(self) -> Window:
+        return Window(self._make(), boundary=self._boundary, started=self._clock())
+
+    def update(self, batch: Any) -> None:
+        """Feed a batch to the open window. Safe from several threads."""
+        with self._lock:
+            self._open.update(batch)
+
+    def flush(self) -> Window | None:
+        """Close the open window and return it; `None`, and no change, where it holds no rows."""
+        fresh = self._fresh()
+        with self._lock:
+            if not self._open.rows:
+                return None
+            closed, self._open = self._open, fresh
+            closed.ended = self._clock()
+            self._closed.append(closed)
+        return closed
+
+    def __len__(self) -> int:
+        return len(self._closed)
+
+    def last(self, count: int) -> Window | None:
+        """Return the merge of the last `count` closed windows, or of as many as there are; `None` for none."""
+        with self._lock:
+            chosen = list(self._closed)[-count:] if count > 0 else []
+        if not chosen:
+            return None
+        merged = self._fresh()
+        merged.started = chosen[0].started
+        for window in chosen:
+            merged.merge(window)
+        return merged
