@@ -8,10 +8,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from embedwatch.core.boundary import Boundary, OnError
-from embedwatch.core.errors import UsageError
+from embedwatch.core.errors import InputError, UsageError
 from embedwatch.core.exhibit import Exhibit
 from embedwatch.core.sink import Sink
 from embedwatch.core.snapshot import Snapshot, Space
@@ -26,8 +27,7 @@ __all__ = ["AUDIT_SCHEMA", "Audit", "Judged", "Progress", "audit"]
 
 AUDIT_SCHEMA = 1
 """Version of the JSON that an Audit writes."""
-BATCH_ROWS = 8192
-"""Rows read at a time: large enough for the matrix products, small enough for any machine."""
+ONLY_TOKENS = "only the token table is judged; --text FILE judges the model's vectors of texts too"
 
 ROW_COLUMNS = ("row", "other_row", "last_row")
 NO_ID = -1
@@ -138,23 +138,63 @@ def audit(
     if not inputs:
         raise UsageError("`inputs` must name at least one file, model or Source, got none; give a path")
     boundary = Boundary(on_error=on_error)
-    opened = [
-        source
-        for given in inputs
-        for source in _open(given, text=text, labels=labels, kind=kind, select=select, pooling=pooling, prefix=prefix)
-    ]
-    work = _Work(tuple(only), tuple(skip), tuple(sinks), labels is not None, exhibits, progress or _silent, boundary)
-    judged = [work.judge(source) for source in opened]
+    _check_options(text=text, labels=labels, pooling=pooling, prefix=prefix)
+    options = _Options(text, labels, kind, select, pooling, prefix)
+    opened = [pair for given in inputs for pair in _open(given, options)]
+    work = _Work(tuple(only), tuple(skip), tuple(sinks), exhibits, progress or _silent, boundary)
+    judged = [work.judge(source, labelled=labelled) for source, labelled in opened]
     errors = tuple((stage, name, count) for (stage, name), count in boundary.errors.items())
     return Audit(tuple(judged), errors)
 
 
-def _open(given: str | os.PathLike[str] | Source, *, text: Any, labels: str | None, **options: Any) -> Iterator[Source]:
-    """Yield the Sources that one input stands for."""
-    if isinstance(given, Source):
-        yield given
+@dataclass(frozen=True)
+class _Options:
+    """How inputs are opened."""
+
+    text: str | os.PathLike[str] | None
+    labels: str | None
+    kind: str | None
+    select: str | None
+    pooling: str | None
+    prefix: str | None
+
+    @property
+    def labels_file(self) -> Path | None:
+        """The labels where they are a file, not a column."""
+        return Path(self.labels) if self.labels is not None and Path(self.labels).is_file() else None
+
+
+def _check_options(*, text: object, labels: str | None, pooling: object, prefix: object) -> None:
+    if text is None:
+        for name, value in (("pooling", pooling), ("prefix", prefix)):
+            if value is not None:
+                raise UsageError(f"`{name}` must come with `text`, got {value!r} alone; name a file of texts to encode")
+    if labels is not None and not Path(labels).exists() and Path(labels).suffix:
+        raise InputError(f"{labels} does not exist; give a file with one group a line, or the name of a column")
+
+
+def _open(given: str | os.PathLike[str] | Source, options: _Options) -> Iterator[tuple[Source, bool]]:
+    """Yield the Sources that one input stands for, and whether their rows have groups. A model with texts is two."""
+    from embedwatch.sources.labelled import LabelledSource
+    from embedwatch.sources.subject import EncodedTexts, TokenTable
+
+    file = options.labels_file
+    source = given
+    if not isinstance(source, Source):
+        column = options.labels if file is None else None
+        source = open_source(source, options.kind, select=options.select, labels=column)
+    if options.text is None:
+        if isinstance(source, TokenTable):
+            source.notes = (*source.notes, ONLY_TOKENS)
+        yield source if file is None else LabelledSource(source, file), options.labels is not None
         return
-    yield open_source(given, options["kind"], select=options["select"], labels=labels)
+    if not isinstance(source, TokenTable):
+        raise UsageError(f"`text` must come with a model that encodes it, got {source.label}; name the model's folder")
+    if options.labels is not None and file is None:
+        raise UsageError(f"`labels` must be a file with one group a text, got {options.labels!r}; write them to a file")
+    yield source, False
+    ways = {"pooling": options.pooling, "prefix": options.prefix}
+    yield EncodedTexts(source.subject, Path(options.text), labels=file, **ways), file is not None
 
 
 @contextmanager
@@ -170,15 +210,14 @@ class _Work:
     only: tuple[str, ...]
     skip: tuple[str, ...]
     sinks: tuple[Sink, ...]
-    labelled: bool
     exhibits: bool
     progress: Progress
     boundary: Boundary
 
-    def judge(self, source: Source) -> Judged:
+    def judge(self, source: Source, *, labelled: bool) -> Judged:
         """Read, measure, judge and deliver one Source."""
         started = time.perf_counter()
-        selection = Selection.choose(only=self.only, skip=self.skip, labelled=self.labelled)
+        selection = Selection.choose(only=self.only, skip=self.skip, labelled=labelled)
         window = self._read(source, selection)
         snapshot = window.snapshot(
             Space(source.label, source.place),
@@ -197,7 +236,7 @@ class _Work:
     def _read(self, source: Source, selection: Selection) -> Window:
         window = Window([statistic() for statistic in selection.statistics], boundary=self.boundary)
         with self.progress(f"{source.label}/{source.place}", source.rows) as advance:
-            for batch in source.batches(BATCH_ROWS):
+            for batch in source.batches(source.batch_rows):
                 window.update(batch)
                 advance(window.rows)
         window.ended = time.time()

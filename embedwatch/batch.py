@@ -139,15 +139,25 @@ class VectorBatch:
             first.segment,
         )
 
-    @cached_property
+    @property
     def clean(self) -> VectorBatch:
         """The finite rows, in float32, or in float64 where float32 could not hold their squares."""
+        return self._cleaned or self
+
+    @property
+    def directed(self) -> VectorBatch:
+        """The rows of `clean` that have a direction: all but the zero rows."""
+        return self.clean._nonzero or self.clean
+
+    @cached_property
+    def _cleaned(self) -> VectorBatch | None:
+        """The batch `clean` where it is another one: a batch that held itself would stay until a garbage collection."""
         batch = self if bool(self.finite.all()) else self.take(self.finite)
         norms = batch.norms
         extreme = (norms > SAFE_NORM) | ((norms > 0) & (norms < 1 / SAFE_NORM))
         dtype = torch.float64 if batch.rows.dtype == torch.float64 or bool(extreme.any()) else torch.float32
         if batch.rows.dtype == dtype:
-            return batch
+            return None if batch is self else batch
         if dtype == torch.float64:
             _ = batch.content  # cached before the bits change
         converted = batch.take(slice(None))
@@ -155,11 +165,9 @@ class VectorBatch:
         return converted
 
     @cached_property
-    def directed(self) -> VectorBatch:
-        """The rows of `clean` that have a direction: all but the zero rows."""
-        clean = self.clean
-        nonzero = clean.norms > 0
-        return clean if bool(nonzero.all()) else clean.take(nonzero)
+    def _nonzero(self) -> VectorBatch | None:
+        nonzero = self.norms > 0
+        return None if bool(nonzero.all()) else self.take(nonzero)
 
     @cached_property
     def unit(self) -> Tensor:

@@ -17,6 +17,7 @@ __all__ = ["combine", "hash_integers", "hash_rows", "hash_text"]
 _GOLDEN = 0x9E3779B97F4A7C15
 _FIRST = 0xBF58476D1CE4E5B9
 _SECOND = 0x94D049BB133111EB
+CHUNK = 1024  # rows hashed at a time, so that the products stay in the cache
 
 
 def _signed(value: int) -> int:
@@ -60,9 +61,10 @@ def _coefficients(words: int, device: torch.device) -> Tensor:
 def hash_rows(rows: Tensor) -> Tensor:
     """Return a hash of each row's bits: equal rows, and in practice only they, have equal hashes.
 
-    A multilinear hash over 64-bit words, `h = Σ c_j (w_j ^ w_j >> 32) mod 2^64` with fixed odd `c_j`, then mixed
-    (Lemire & Kaser 2014, "Strongly universal string hashing is fast"). The shift brings the upper float of each word
-    into the low bits, which the product keeps apart even where floats end in zeros, as upcast half precision does.
+    A multilinear hash over 64-bit words, `h = Σ c_j (w_j + ⌊w_j / 2³²⌋) mod 2⁶⁴` with fixed odd `c_j`, then mixed
+    (Lemire & Kaser 2014, "Strongly universal string hashing is fast"). The second term brings the upper float of each
+    word into the low bits, which the product keeps apart even where floats end in zeros, as upcast half precision
+    does.
     Half precision is hashed as float32. -0.0 and 0.0 differ: duplicates are equal bit for bit.
 
     Shape: (N, D) floating -> (N,) int64.
@@ -72,5 +74,13 @@ def hash_rows(rows: Tensor) -> Tensor:
     if rows.dtype == torch.float32 and rows.shape[1] % 2:
         rows = torch.nn.functional.pad(rows, (0, 1))  # (N, D + 1)
     words = rows.contiguous().view(torch.int64)  # (N, W)
-    words = words ^ _shift(words, 32)
-    return hash_integers((words * _coefficients(words.shape[1], words.device)).sum(1))  # (N,)
+    coefficients = _coefficients(words.shape[1], words.device)
+    parts = [_multilinear(part, coefficients) for part in words.split(CHUNK)]
+    return hash_integers(torch.cat(parts) if parts else words.sum(1))  # (N,)
+
+
+def _multilinear(words: Tensor, coefficients: Tensor) -> Tensor:
+    mixed = words >> 32  # the only new memory
+    mixed += words
+    mixed *= coefficients
+    return mixed.sum(1)

@@ -13,7 +13,7 @@ class DeadDimensions(ThresholdCheck):
     name = "dead_dimensions"
     title = "dead dimensions"
     metric = "dead_dimensions_ratio"
-    limit = Limit(warn=0.01, fail=0.05)
+    limit = Limit(warn=0.02, fail=0.1)
     exhibits = ("dead_dimensions",)
     meaning = "Some dimensions have the same value in every row: padding, a dead unit, a column that was never filled."
     impact = "They cost memory and search time, tell nothing, and a constant large one shifts every dot product."

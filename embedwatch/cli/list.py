@@ -46,11 +46,7 @@ def _entries(kind: str) -> list[dict[str, Any]]:
 
     if kind == "metrics":
         measuring: list[Any] = [*registered(Statistic).values(), *registered(Diagnostic).values()]
-        metrics = [
-            (metric, owner)
-            for owner in measuring
-            for metric in owner.metrics
-        ]
+        metrics = [(metric, owner) for owner in measuring for metric in owner.metrics]
         return [
             {
                 "name": m.name,

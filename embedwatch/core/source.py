@@ -21,8 +21,10 @@ class Source(Plugin, ABC):
 
     kind: ClassVar[str] = "source"
     title: ClassVar[str] = ""
-    place: ClassVar[str] = "vectors"
+    place: str = "vectors"
     """Place of the Space that its rows belong to."""
+    batch_rows: int = 8192
+    """Rows worth reading at a time; fewer where each takes long."""
     suffixes: ClassVar[tuple[str, ...]] = ()
     """File name endings, for people and for `accepts`."""
 

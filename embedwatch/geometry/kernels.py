@@ -35,4 +35,5 @@ def random_features(rows: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
     Shape: (N, D) and (D, F) -> (N, F), (N, F).
     """
     phase = rows @ frequencies.to(rows)
-    return phase.cos(), phase.sin()
+    sine = phase.sin()
+    return phase.cos_(), sine

@@ -201,9 +201,9 @@ def _classes(config: Any) -> list[type[PreTrainedModel]]:
         bases = sorted(bases, key=lambda cls: cls not in named)
     else:
         bases = [bases]
-    if getattr(config, "is_encoder_decoder", False):
-        encoder = MODEL_FOR_TEXT_ENCODING_MAPPING.get(type(config), None)
-        bases = [encoder, *bases] if encoder else bases
+    encoder = MODEL_FOR_TEXT_ENCODING_MAPPING.get(type(config), None)
+    if encoder is not None and (getattr(config, "is_encoder_decoder", False) or encoder in named):
+        bases = [encoder, *bases]
     return [*bases, *named] if bases else named
 
 

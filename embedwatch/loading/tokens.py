@@ -17,6 +17,17 @@ __all__ = ["encoder_settings", "lowercase", "open_tokenizer", "printable", "text
 
 ENDLESS = 1 << 24
 """A tokenizer that names no limit says 10^30."""
+VOCABULARIES = (
+    "tokenizer.json",
+    "vocab*",
+    "*.model",
+    "*.tiktoken",
+    "tekken.json",
+    "*.codes",
+    "merges.txt",
+    "*.tokenizer",
+)
+"""Files that hold a vocabulary."""
 UNREADABLE = "\ufffd"
 
 
@@ -33,7 +44,6 @@ def open_tokenizer(directory: Path, config: Any, *, label: str) -> PreTrainedTok
             tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
                 str(directory), config=config, local_files_only=True, trust_remote_code=False
             )
-            entries = len(tokenizer)
         except Exception as error:
             if "trust_remote_code" in str(error):
                 raise InputError(
@@ -44,8 +54,8 @@ def open_tokenizer(directory: Path, config: Any, *, label: str) -> PreTrainedTok
                 f"`{label}` must hold a tokenizer to encode texts or name tokens, got {first_line(error)}; "
                 "save the tokenizer beside the model"
             ) from error
-    # Without its files transformers gives a tokenizer that knows its special tokens alone.
-    if entries <= len(set(tokenizer.all_special_tokens)):
+    # Without its files transformers makes up a tokenizer that knows its special tokens alone. Those of bytes need none.
+    if tokenizer.vocab_files_names and not any(next(directory.glob(name), None) for name in VOCABULARIES):
         raise InputError(
             f"`{label}` must hold a tokenizer to encode texts or name tokens, got one with no vocabulary; "
             "save the tokenizer beside the model"

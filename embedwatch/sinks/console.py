@@ -61,7 +61,7 @@ class Console(Sink):
             return
         self._terminal.print(_heading(snapshot))
         for note in snapshot.provenance.notes:
-            self._terminal.print(Padding(Text(_one_line(note), style="dim"), (0, 0, 0, 2)))
+            self._terminal.print(Padding(Text(_one_line(note), style="dim"), (0, 0, 0, 2), expand=False))
         self._print(lines)
         self._terminal.print()
 
@@ -76,7 +76,7 @@ class Console(Sink):
                 text.append(f"  {line.note}", style="dim")
             self._terminal.print(text, soft_wrap=True)
             for content, style in line.below:
-                self._terminal.print(Padding(Text(content, style=style), (0, 0, 0, INDENT)))
+                self._terminal.print(Padding(Text(content, style=style), (0, 0, 0, INDENT), expand=False))
 
 
 def _heading(snapshot: Snapshot) -> Text:

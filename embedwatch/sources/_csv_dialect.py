@@ -68,13 +68,13 @@ def find_dialect(lines: Sequence[str], *, tabs: bool = False) -> tuple[Dialect, 
     """Return the dialect that explains the lines best, and how well, 0-1.
 
     The score is the share of rows that have the most frequent number of cells, times the share of numbers among their
-    cells; of equal ones the wider wins.
+    cells; of equal ones the more regular wins, then the wider, then the one with more rows.
 
     Args:
         lines: the first lines of a file.
         tabs: whether tabs must separate the cells.
     """
-    best, best_score = Dialect("\t") if tabs else Dialect(), (0.0, 1)
+    best, best_score = Dialect("\t") if tabs else Dialect(), (0.0, 0.0, 1, 0)
     for dialect in DIALECTS:
         if dialect.delimiter not in "".join(lines) or (tabs and dialect.delimiter != "\t"):
             continue
@@ -85,7 +85,8 @@ def find_dialect(lines: Sequence[str], *, tabs: bool = False) -> tuple[Dialect, 
         width, votes = Counter(map(len, rows)).most_common(1)[0]
         cells = [cell for row in rows if len(row) == width for cell in row]
         numbers = sum(dialect.is_number(cell) or cell in MISSING[1:] for cell in cells)
-        score = (votes / len(rows) * numbers / len(cells), width)
+        regular = votes / len(rows)
+        score = (regular * numbers / len(cells), regular, width, len(rows))
         if width > 1 and score > best_score:
             best, best_score = dialect, score
     return best, best_score[0]

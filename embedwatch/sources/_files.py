@@ -42,8 +42,13 @@ def require_file(path: Path) -> int:
     Raises:
         InputError: if it is missing, empty, a folder, or a pipe, device or socket (reading those could wait for ever).
     """
-    with reading(path):
-        status = path.stat()
+    try:
+        with reading(path):
+            status = path.stat()
+    except InputError:
+        raise
+    except ValueError as error:
+        raise InputError(f"{label_of(path)} holds a zero byte, which no path may; check the path") from error
     if stat.S_ISDIR(status.st_mode):
         raise InputError(f"{label_of(path)} is a folder, this kind is read from a file; name a file in it")
     if not stat.S_ISREG(status.st_mode):

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from embedwatch.core.errors import InputError, UsageError, did_you_mean
-from embedwatch.sources._messages import check_shape, choose, clean, listed, shown
+from embedwatch.sources._messages import check_shape, choose, clean, count_of, listed, shown
 
 __all__ = ["VectorColumns", "find_columns", "first_length", "matrix_of", "texts_of"]
 
@@ -151,7 +151,7 @@ def matrix_of(batch: Any, columns: VectorColumns, dimension: int, where: str, ro
     wrong = np.flatnonzero(lengths != dimension)
     if len(wrong):
         raise InputError(
-            f"{where} row {row + int(wrong[0]):,} has {int(lengths[wrong[0]]):,} values in column "
+            f"{where} row {row + int(wrong[0]):,} has {count_of(int(lengths[wrong[0]]), 'value')} in column "
             f"{clean(columns.vectors[0], 60)!r}, the first has {dimension:,}; write vectors of one length"
         )
     matrix[valid] = column.flatten().to_numpy(zero_copy_only=False).reshape(-1, dimension)

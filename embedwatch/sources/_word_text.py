@@ -30,6 +30,7 @@ MAX_LINE = 32 << 20
 TEXT_BYTES = 64 << 20
 """A batch is closed when its lines reach this size."""
 NUMBER_BYTES = 16
+CONTROL_RATIO = 0.01
 _NOT_TEXT = bytes(set(range(32)) - set(b"\t\n\r")) + b"\x7f"
 _BLANKS = b" \t\r\n"
 
@@ -56,7 +57,8 @@ def looks_like_text(data: bytes) -> bool:
 
 
 def _has_control(data: bytes) -> bool:
-    return len(data.translate(None, _NOT_TEXT)) < len(data)
+    """Return whether a share of the bytes that no text has are control characters; some crawled words have one."""
+    return b"\0" in data or len(data) - len(data.translate(None, _NOT_TEXT)) > CONTROL_RATIO * len(data)
 
 
 def sample_lines(data: bytes) -> list[bytes]:

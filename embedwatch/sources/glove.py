@@ -38,7 +38,9 @@ class GloveSource(WordTextSource):
             return False
         lines = sample_lines(start)
         dimension, share = agreement(lines)
-        return dimension >= LEAST_DIMENSION and share >= ENOUGH_LINES and not any(b"\t" in line for line in lines)
+        if dimension < LEAST_DIMENSION or share < ENOUGH_LINES or any(b"\t" in line for line in lines):
+            return False
+        return agreement(lines[:1])[0] == dimension  # a remark or a header of another kind is no word
 
     @classmethod
     def open(cls, path: Path, *, select: str | None = None, labels: str | None = None) -> GloveSource:

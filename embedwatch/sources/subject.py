@@ -127,6 +127,7 @@ class EncodedTexts(Source):
 
     title = "Texts"
     place = "sentences"
+    batch_rows = 256
 
     def __init__(
         self,

@@ -72,7 +72,7 @@ class Dimensions(SketchStatistic):
         unit = batch.unit
         self._units.add("rows", len(unit))
         self._units.add("total", unit.sum(0))
-        self._units.add("squares", torch.linalg.vector_norm(unit, dim=0).double().square())
+        self._units.add("squares", unit.square().sum(0))
 
     def compute(self) -> list[Measurement]:
         """Return the measurements of everything seen so far."""

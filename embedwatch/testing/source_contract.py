@@ -171,8 +171,12 @@ def has_a_fingerprint(source_class: type[Source], path: Path, **options: Any) ->
 
 
 def _victim(path: Path) -> Path:
-    """Return the file itself, or the first one in a folder."""
-    return sorted(part for part in path.rglob("*") if part.is_file())[0] if path.is_dir() else path
+    """Return the file itself, or the largest one in a folder, hidden ones aside."""
+    if not path.is_dir():
+        return path
+    files = [part for part in sorted(path.rglob("[!_.]*")) if part.is_file()]
+    seen = [part for part in files if not any(name.startswith(("_", ".")) for name in part.relative_to(path).parts)]
+    return max(seen, key=lambda part: part.stat().st_size)
 
 
 def refuses_misuse(source_class: type[Source], path: Path, **options: Any) -> None:
@@ -255,7 +259,7 @@ def source_contract(source_class: type[Source], path: Path, **options: Any) -> N
 def hostile_variants(path: Path, folder: Path, *, seed: int = SEED) -> Iterator[Path]:
     """Yield damaged copies of a small file: cut off, with bytes changed, blown up, repeated.
 
-    Each lies in a folder of its own under the same name. Of a folder, the first file is damaged in a copy of all.
+    Each lies in a folder of its own under the same name. Of a folder, the largest file is damaged in a copy of all.
     """
     inside, victim = path.is_dir(), _victim(path)
     for index, (what, data) in enumerate(_damaged(victim.read_bytes(), random.Random(seed))):  # noqa: S311  # not for secrets

@@ -15,9 +15,12 @@ from tests.loading import tiny
 @pytest.fixture(scope="session", autouse=True)
 def _silent() -> Iterator[None]:
     """Keep the reports of transformers out of the test run: what we silence ourselves has its own test."""
+    level = transformers.logging.get_verbosity()
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     yield
+    transformers.logging.set_verbosity(level)
+    transformers.logging.enable_progress_bar()
 
 
 @pytest.fixture(scope="session")

@@ -71,7 +71,13 @@ def test_pickles_are_never_loaded(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("shape", "word"),
-    [((5,), "reshape"), ((2, 3, 4), "flatten"), ((), "0-D"), ((3, 0), "at least one dimension"), ((0, 1 << 21), "dimensions")],
+    [
+        ((5,), "reshape"),
+        ((2, 3, 4), "flatten"),
+        ((), "0-D"),
+        ((3, 0), "at least one dimension"),
+        ((0, 1 << 21), "dimensions"),
+    ],
 )
 def test_wrong_shapes(shape: tuple[int, ...], word: str, tmp_path: Path) -> None:
     path = tmp_path / "shapes.npy"

@@ -52,9 +52,13 @@ def test_long_words_make_reads_longer(tmp_path: Path) -> None:
     assert source.names(range(50)) == [word.decode() for word in words]
 
 
-@pytest.mark.parametrize("header", ["-3 5\n", "3 -5\n", f"{10**15} 5\n", f"{10**17} {10**17}\n", "3 0\n", f"3 {2**21}\n"])
+@pytest.mark.parametrize(
+    "header", ["-3 5\n", "3 -5\n", f"{10**15} 5\n", f"{10**17} {10**17}\n", "3 0\n", f"3 {2**21}\n"]
+)
 @pytest.mark.parametrize("source", [Word2vecBinarySource, Word2vecTextSource])
-def test_absurd_headers(source: type[Word2vecBinarySource] | type[Word2vecTextSource], header: str, tmp_path: Path) -> None:
+def test_absurd_headers(
+    source: type[Word2vecBinarySource] | type[Word2vecTextSource], header: str, tmp_path: Path
+) -> None:
     refusal(source, write(tmp_path / "x.bin", header + "the 1 2 3 4 5\n"))
 
 
@@ -107,9 +111,11 @@ def test_words_with_blanks_and_numbers_as_words(tmp_path: Path) -> None:
 
 def test_odd_bytes_are_part_of_words(tmp_path: Path) -> None:
     words = ["\u00a0", "\x85", "\u2028", "a\x0bb", '"', "#", "'", ","]
-    source = GloveSource.open(write(tmp_path / "x.txt", text_rows(matrix(8, 3), words)))
+    path, x = tmp_path / "x.txt", matrix(8, 9)
+    source = GloveSource.open(write(path, text_rows(x, words)))
+    assert GloveSource.accepts(path)
     assert source.names(range(8)) == words
-    torch.testing.assert_close(rows_of(source), torch.from_numpy(matrix(8, 3)))
+    torch.testing.assert_close(rows_of(source), torch.from_numpy(x))
 
 
 def test_other_line_ends_and_blank_lines(tmp_path: Path) -> None:
@@ -157,7 +163,9 @@ def test_values_beyond_float32(tmp_path: Path) -> None:
 def test_rows_and_header_must_agree(tmp_path: Path) -> None:
     text = text_rows(matrix(10, 4), [f"w{i}" for i in range(10)])
     assert "ends after 10 words" in refusal(Word2vecTextSource, write(tmp_path / "x.vec", "11 4\n" + text))
-    assert "10 words, its first line promises 9" in refusal(Word2vecTextSource, write(tmp_path / "x.vec", "9 4\n" + text))
+    assert "10 words, its first line promises 9" in refusal(
+        Word2vecTextSource, write(tmp_path / "x.vec", "9 4\n" + text)
+    )
 
 
 def test_no_dimension_to_be_found(tmp_path: Path) -> None:
@@ -175,7 +183,7 @@ def test_one_line_longer_than_the_sample(tmp_path: Path) -> None:
 def test_a_file_without_line_ends_is_not_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_word_text, "MAX_LINE", 5000)
     path = write(tmp_path / "endless.txt", "the 1 2\n" * 9 + "x" * 100_000)
-    assert "over 5,000" in refusal(GloveSource, path) or "more than 5,000" in refusal(GloveSource, path)
+    assert "more than 5,000 bytes" in refusal(GloveSource, path)
 
 
 def test_a_batch_of_text_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,9 +211,7 @@ def test_the_fast_parser_never_finds_numbers_where_there_are_none(tails: list[by
 
 
 @pytest.mark.parametrize("make", [glove, word2vec_text, word2vec_binary])
-def test_names_of_many_rows_are_read_in_blocks(
-    make: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_of_many_rows_are_read_in_blocks(make: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_word_names, "STRIDE", 4)
     monkeypatch.setattr(_word_names, "KEPT_BLOCKS", 2)
     path = make(tmp_path, matrix(50))  # type: ignore[operator]
