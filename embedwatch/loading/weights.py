@@ -73,9 +73,9 @@ class Weights:
         return tensor
 
     def read(self, name: str, start: int, stop: int) -> Tensor:
-        """Return rows `start` to `stop` of a tensor, in its own type."""
+        """Return rows `start` to `stop` of a tensor, in its own type and in memory of their own."""
         rows: Tensor = self._file(self._stored[name].file).get_slice(name)[start:stop]
-        return rows
+        return rows.clone()  # a slice may be a view of the mapped file, which the next reader would find changed
 
     def sample(self, name: str) -> bytes:
         """Return the name, type and shape of a tensor and evenly spaced blocks of its bytes, all where it is small."""

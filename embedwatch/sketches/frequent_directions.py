@@ -2,14 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from embedwatch.sketches.base import Sketch
 
-__all__ = ["FrequentDirections"]
+__all__ = ["FrequentDirections", "SketchedSpectrum"]
+
+BISECTIONS = 60
+
+
+class SketchedSpectrum(NamedTuple):
+    """Eigenvalues (D,), descending, as a sketch knows them.
+
+    With λ̂ the eigenvalues of BᵀB, each true one lies between λ̂ and λ̂ plus all that was subtracted, and their sum
+    is the trace, which is known. Any measure that only grows when variance moves from a larger to a smaller
+    direction (effective rank, participation ratio, IsoScore) therefore lies between its values at the steepest and
+    the flattest such spectrum.
+
+    Args:
+        estimate: the missing variance given back in equal parts to the kept directions, in the manner of compensated
+            Frequent Directions (Desai, Ghashami & Phillips 2016, arXiv 1501.06561), and to the dropped ones by the
+            power law of the kept ones continued.
+        flattest: all of it given to the smallest directions.
+        steepest: all of it given to the largest directions.
+    """
+
+    estimate: Tensor
+    flattest: Tensor
+    steepest: Tensor
 
 
 class FrequentDirections(Sketch):
@@ -89,28 +114,28 @@ class FrequentDirections(Sketch):
         """Return B, at most (2ℓ, D), or `None` when empty."""
         return None if self._buffer is None else self._buffer[: self._filled]
 
-    def eigenvalues(self, *, centred: bool) -> Tensor | None:
-        """Return estimated eigenvalues of the covariance `S / (n - 1)`, or of the moment `S / n + μ μᵀ`, descending.
+    def eigenvalues(self, *, centred: bool) -> SketchedSpectrum | None:
+        """Return the eigenvalues of the covariance `S / (n - 1)`, or of the moment `S / n + μ μᵀ`, with their range.
 
-        What the trace of S holds more than BᵀB is spread evenly over all directions that n rows can fill, in the
-        manner of compensated Frequent Directions (Desai, Ghashami & Phillips 2016, arXiv 1501.06561).
-
-        Shape: -> (D,); `None` for fewer than two rows.
+        `None` for fewer than two rows.
         """
         matrix = self.matrix()
         if matrix is None or self.mean is None or self.count < 2:
             return None
-        rows = matrix / (self.count - 1 if centred else self.count) ** 0.5
+        norm = self.count - 1 if centred else self.count
+        rows, trace = matrix / norm**0.5, self.energy / norm
         if not centred:
-            rows = torch.cat([rows, self.mean[None]])
-        values = torch.linalg.svdvals(rows).square()
+            rows, trace = torch.cat([rows, self.mean[None]]), trace + float(self.mean.square().sum())
         dimension = rows.shape[1]
-        spread = torch.zeros(dimension, dtype=torch.float64, device=rows.device)
-        spread[: len(values)] = values[:dimension]
-        missing = max(0.0, self.energy - float(matrix.square().sum())) / (self.count - 1 if centred else self.count)
-        fillable = min(self.count - 1, dimension)
-        spread[:fillable] += missing / fillable
-        return spread
+        fillable = min(norm, dimension)
+        known = torch.zeros(dimension, dtype=torch.float64, device=rows.device)
+        values = torch.linalg.svdvals(rows).square()[:fillable]
+        known[: len(values)] = values
+        return SketchedSpectrum(
+            _continued(known, trace, min(self.size, fillable), fillable),
+            _flattest(known, trace, fillable),
+            _steepest(known, trace, self.lowered / norm),
+        )
 
     def merge(self, other: FrequentDirections) -> None:
         """Add what the other saw."""
@@ -144,3 +169,44 @@ class FrequentDirections(Sketch):
     def memory(self, dimension: int) -> int:
         """Return its size in bytes."""
         return 8 * ((2 * self.size + 1) * dimension + 3)
+
+
+def _continued(known: Tensor, trace: float, size: int, fillable: int) -> Tensor:
+    """Return the first `size` eigenvalues raised by one amount, the others by their power law continued to the trace."""
+    rank = torch.arange(1, fillable + 1, dtype=torch.float64, device=known.device)
+
+    def spectrum(raised: float) -> Tensor:
+        values = known[:size] + raised
+        upper, lower = float(values[size // 4]), float(values[-1])
+        if lower <= 0 or size < 2:
+            return torch.cat([values, torch.zeros_like(rank[size:])])
+        steepness = math.log(upper / lower) / math.log(size / (size // 4 + 1))
+        return torch.cat([values, lower * (rank[size:] / size) ** -steepness])
+
+    found = torch.zeros_like(known)
+    found[:fillable] = spectrum(_bisect(lambda raised: float(spectrum(raised).sum()), trace))
+    return found
+
+
+def _flattest(known: Tensor, trace: float, fillable: int) -> Tensor:
+    """Return the eigenvalues with the small ones filled up to one level, like water."""
+    found = known.clone()
+    level = _bisect(lambda water: float(known[:fillable].clamp(min=water).sum()), trace)
+    found[:fillable] = known[:fillable].clamp(min=level)
+    return found
+
+
+def _steepest(known: Tensor, trace: float, lowered: float) -> Tensor:
+    """Return the eigenvalues with the largest raised as far as the sketch allows, one after the other."""
+    missing = max(0.0, trace - float(known.sum()))
+    before = lowered * torch.arange(len(known), dtype=torch.float64, device=known.device)
+    return known + (missing - before).clamp(min=0, max=lowered)
+
+
+def _bisect(rising: Callable[[float], float], wanted: float) -> float:
+    """Return where a rising function reaches a value, between zero and the value itself."""
+    low, high = 0.0, wanted
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if rising(middle) < wanted else (low, middle)
+    return low

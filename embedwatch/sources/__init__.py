@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from embedwatch.core.errors import UsageError
 from embedwatch.core.registry import get, registered
 from embedwatch.core.source import Source
+from embedwatch.sources._files import head, reading, require_file
+from embedwatch.sources._messages import label_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,8 +56,6 @@ def open_source(
 
 
 def _choose(path: Path) -> type[Source]:
-    from embedwatch.sources._messages import label_of
-
     known = registered(Source)
     found = [source for source in known.values() if source.accepts(path)]
     if len(found) > 1:
@@ -69,9 +69,6 @@ def _choose(path: Path) -> type[Source]:
 
 def _only_claimant(path: Path, known: Mapping[str, type[Source]]) -> type[Source]:
     """Return the Source that nobody else shares the file's ending with, though even it does not know the content."""
-    from embedwatch.sources._files import head, reading, require_file
-    from embedwatch.sources._messages import label_of
-
     label, kinds = label_of(path), ", ".join(known)
     with reading(path):
         folder = path.is_dir()

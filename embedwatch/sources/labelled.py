@@ -30,7 +30,7 @@ class LabelledSource(Source):
         self._labels = Labels(labels)
         if source.rows is not None:
             self._labels.check(source.rows, "row", source.label)
-        self.place = source.place  # type: ignore[misc]  # of the source, where the base has one for a class
+        self.place = source.place
         self.label = source.label
         self.rows = source.rows
         self.dimension = source.dimension

@@ -88,32 +88,37 @@ class Spectrum(SketchStatistic):
         else:
             self._sketch.add(batch.clean.rows)
 
-    def _eigenvalues(self) -> tuple[int, Tensor | None, Tensor | None]:
-        """Return the number of rows and the eigenvalues, centred and not."""
-        if self._is_sketched():
-            sketch = self._sketch
-            return sketch.count, sketch.eigenvalues(centred=True), sketch.eigenvalues(centred=False)
-        covariance, second = self._moments.covariance(), self._moments.second_moment()
-        if covariance is None or second is None:
-            return self._moments.count, None, None
-        return self._moments.count, eigenvalues(covariance), eigenvalues(second)
-
     def compute(self) -> list[Measurement]:
         """Return the measurements of everything seen so far."""
-        count, centred, plain = self._eigenvalues()
+        if self._is_sketched():
+            return self._sketched()
+        covariance, second = self._moments.covariance(), self._moments.second_moment()
+        if covariance is None or second is None:
+            return [metric.measure(None) for metric in self.metrics]
+        return _measure(self._moments.count, eigenvalues(covariance), eigenvalues(second))
+
+    def _sketched(self) -> list[Measurement]:
+        """Return estimates with the largest error that the sketch leaves possible."""
+        count = self._sketch.count
+        centred, plain = self._sketch.eigenvalues(centred=True), self._sketch.eigenvalues(centred=False)
         if centred is None or plain is None:
             return [metric.measure(None) for metric in self.metrics]
-        measured = _measure(count, centred, plain)
-        if self._is_sketched():  # the smallest directions are the ones that the sketch does not know
-            return [m.metric.measure(None) if m.metric in (CONDITION, NULL) else m for m in measured]
-        return measured
+        estimate, flattest, steepest = (_measure(count, a, b) for a, b in zip(centred, plain, strict=True))
+        return [_with_range(*numbers) for numbers in zip(estimate, flattest, steepest, strict=True)]
 
     def _is_sketched(self) -> bool:
         return self.dimension is not None and self.dimension > self._exact_up_to
 
+    def _variances(self) -> Tensor | None:
+        if self._is_sketched():
+            sketched = self._sketch.eigenvalues(centred=True)
+            return None if sketched is None else sketched.estimate
+        covariance = self._moments.covariance()
+        return None if covariance is None else eigenvalues(covariance)
+
     def exhibits(self) -> list[Exhibit]:
         """Return the eigenvalues of the covariance."""
-        _, centred, _ = self._eigenvalues()
+        centred = self._variances()
         points = [] if centred is None else list(enumerate(centred.tolist(), start=1))
         return [
             Exhibit.build(
@@ -126,9 +131,10 @@ class Spectrum(SketchStatistic):
         return (self._moments if dimension <= self._exact_up_to else self._sketch).memory(dimension)
 
     def tolerance(self, metric: str) -> float:
-        """Return the error bound of one metric against the oracle: rounding when exact, measured for the sketch."""
+        """Return the error bound against the oracle: rounding when exact, else the range of the sketch."""
         if self._is_sketched():
-            return 0.25
+            found = {m.name: m for m in self.compute()}[metric]
+            return 1e-3 + (found.error or 0.0) / max(1.0, found.number or 0.0) * 2
         return 5e-3 if metric == CONDITION.name else 1e-3
 
     def merge_tolerance(self, metric: str) -> float:
@@ -155,6 +161,18 @@ class Spectrum(SketchStatistic):
         """Yield the exact state, and the sketched one on rows of more dimensions than it keeps."""
         yield cls(), example_batches(seed)
         yield cls(exact_up_to=8, sketch_size=8), example_batches(seed, dimension=24, sizes=(70, 1, 30, 40))
+
+
+def _with_range(estimate: Measurement, flattest: Measurement, steepest: Measurement) -> Measurement:
+    """Return the estimate with its distance from the farther end of the range.
+
+    What the smallest directions say is not known: condition and empty directions have no value.
+    """
+    numbers = [measurement.number for measurement in (estimate, flattest, steepest)]
+    value, *ends = numbers
+    if estimate.metric in (CONDITION, NULL) or value is None or None in ends:
+        return estimate.metric.measure(None)
+    return estimate.metric.measure(value, error=max(abs(value - end) for end in ends if end is not None))
 
 
 def _measure(count: int, centred: Tensor, plain: Tensor) -> list[Measurement]:

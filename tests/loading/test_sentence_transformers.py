@@ -1,4 +1,4 @@
-"""Directories that sentence-transformers wrote give the vectors that it gives; none of its classes is imported for that."""
+"""Directories of sentence-transformers give the vectors that it gives, without importing it."""
 
 from __future__ import annotations
 

@@ -1,12 +1,13 @@
 """The audit's numbers on real vectors equal those of numpy, scipy, scikit-learn, scikit-dimension and IsoScore.
 
-Four real spaces: a sentence encoder's vectors of 1,000 real sentences, its token table, word2vec and GloVe. All are healthy,
-so every verdict is ok. The hand-checked ranges at the end say what a person expects of each.
+Four real spaces: a sentence encoder's vectors of 1,000 real sentences, its token table, word2vec and GloVe. All are
+healthy, so every verdict is ok. The hand-checked ranges at the end say what a person expects of each.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -102,7 +103,7 @@ def test_norms(spaces: dict[str, tuple[Audit, Array]], name: str) -> None:
     assert found["norm_max"] == pytest.approx(norms.max(), rel=1e-6)
     assert found["norm_min"] == pytest.approx(norms.min(), rel=1e-6)
     assert found["norm_quantile{q=0.95}"] == pytest.approx(np.quantile(norms, 0.95, method="lower"), rel=0.0056)
-    largest = np.sort(norms)[-(-(len(norms) // -100)) :]
+    largest = np.sort(norms)[-math.ceil(len(norms) / 100) :]
     assert found["norm_top_share_ratio"] == pytest.approx(largest.sum() / norms.sum(), rel=0.006)
 
 

@@ -80,8 +80,9 @@ def test_lists_far_longer_than_the_first_are_refused_unread(tmp_path: Path) -> N
 
 
 def test_nothing_but_missing_vectors(tmp_path: Path) -> None:
-    for vectors in ([None, None], [[], None]):
-        path = write(tmp_path / "x.parquet", {"v": pa.array(vectors, pa.list_(pa.float32()))})
+    nothing: Any
+    for nothing in ([None, None], [[], None]):
+        path = write(tmp_path / "x.parquet", {"v": pa.array(nothing, pa.list_(pa.float32()))})
         assert "dimension is unknown" in refusal(ParquetSource, path)
 
 

@@ -42,7 +42,7 @@ def write(tmp_path: Path) -> Callable[..., Path]:
     return get
 
 
-# --- The token table ---------------------------------------------------------------------------------------------------
+# --- The token table -------------------------------------------------------------------------------------------------
 
 # The clause on fingerprints changes the first file of a folder, config.json; that of a table is of its rows.
 CLAUSES = [name for name in SOURCE_CONTRACT if name != "fingerprint"]
@@ -120,7 +120,7 @@ def test_accepts_no_other_folder(tmp_path: Path) -> None:
     assert not TokenTable.accepts(tmp_path)
 
 
-# --- Encoded texts -----------------------------------------------------------------------------------------------------
+# --- Encoded texts ---------------------------------------------------------------------------------------------------
 
 
 def test_texts_are_rows(bert: Path, write: Callable[..., Path]) -> None:
