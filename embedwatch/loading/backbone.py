@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 from embedwatch.core.errors import InputError
 from embedwatch.loading.blueprint import Blueprint
-from embedwatch.loading.quiet import first_line, quiet
-from embedwatch.loading.tables import find_tensor
+from embedwatch.loading.messages import first_line, printable
+from embedwatch.loading.quiet import quiet
+from embedwatch.loading.tables import FLOATS, find_tensor
 from embedwatch.loading.weights import Weights
 
 __all__ = ["Backbone", "build_backbone"]
@@ -79,6 +80,7 @@ def build_backbone(blueprint: Blueprint, weights: Weights, *, label: str, featur
         InputError: if a weight that takes part is missing, of another shape or quantised.
     """
     _check_kind(blueprint, label)
+    _check_plain(weights, label)
     state = {new: weights.tensor(old) for old, new in _renamed(blueprint, weights).items()}
     with quiet():
         try:
@@ -106,7 +108,7 @@ def _check_kind(blueprint: Blueprint, label: str) -> None:
     if isinstance(scheme, dict):
         name = scheme.get("quant_method", "quantised")
         raise InputError(
-            f"`{label}` must have plain weights to encode texts, got {name} ones; open the unquantised model"
+            f"`{label}` must have plain weights to encode texts, got {printable(str(name))} ones; open the unquantised model"
         )
     if not blueprint.tables:
         raise InputError(
@@ -114,6 +116,16 @@ def _check_kind(blueprint: Blueprint, label: str) -> None:
         )
     if getattr(blueprint.model_class, "main_input_name", "input_ids") != "input_ids":
         raise InputError(f"`{label}` must read texts, got a {blueprint.architecture}, which reads other inputs")
+
+
+def _check_plain(weights: Weights, label: str) -> None:
+    """Refuse integers for weights: transformers would take them for numbers where no configuration explains them."""
+    for name in weights:
+        if name.endswith("weight") and len(weights[name].shape) > 1 and weights[name].dtype not in FLOATS:
+            raise InputError(
+                f"`{label}` must have plain weights to encode texts, got {printable(name)} in {weights[name].dtype}; "
+                "open the unquantised model"
+            )
 
 
 def _renamed(blueprint: Blueprint, weights: Weights) -> dict[str, str]:
@@ -156,7 +168,7 @@ def _check_loading(part: nn.Module, model: nn.Module, info: dict[str, Any], labe
         )
     if info["error_msgs"]:
         raise InputError(
-            f"`{label}` must hold whole weights, got {str(info['error_msgs'][0])[:200]}; download it again"
+            f"`{label}` must hold whole weights, got {printable(str(info['error_msgs'][0]))[:200]}; download it again"
         )
 
 
@@ -169,7 +181,7 @@ def _unused(blueprint: Blueprint, info: dict[str, Any], label: str) -> tuple[str
     unused = sorted(name for name in info["unexpected_keys"] if IN_A_LAYER.search(name))
     if not unused:
         return ()
-    what = f"{unused[0]}{_more(unused)}"
+    what = f"{printable(unused[0])}{_more(unused)}"
     if blueprint.custom:
         raise InputError(
             f"`{label}` needs its own code, which is never run: {blueprint.model_class.__name__} has no place for "

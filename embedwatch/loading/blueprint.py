@@ -9,7 +9,7 @@ import copy
 import importlib
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +18,9 @@ from torch import nn
 
 from embedwatch.core.errors import InputError, did_you_mean
 from embedwatch.loading.find import CONFIG, read_json
+from embedwatch.loading.messages import first_line
 from embedwatch.loading.positions import position_limit, position_module, position_words
-from embedwatch.loading.quiet import first_line, quiet
+from embedwatch.loading.quiet import quiet
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -41,6 +42,9 @@ NOT_OURS = frozenset(
         "output_hidden_states",
         "torch_dtype",
         "dtype",
+        "use_cache",
+        "sub_configs",
+        "attribute_map",
     }
 )
 """Keys of config.json that name code, kernels or files to fetch, or that change what a forward pass returns."""
@@ -60,6 +64,7 @@ class Blueprint:
         position_shape: its shape.
         positions: the scheme in a few words.
         limit: number of positions that exist, None where the scheme sets no end.
+        custom: whether config.json names code of its own, which was not run.
     """
 
     raw: dict[str, Any]
@@ -71,16 +76,19 @@ class Blueprint:
     position_shape: tuple[int, ...] = ()
     positions: str = ""
     limit: int | None = None
-    custom: bool = field(default=False)
-    """Whether config.json names code of its own, which was not run."""
+    custom: bool = False
 
     @property
     def architecture(self) -> str:
         """Name of the class that the weights were saved from."""
         named = self.raw.get("architectures")
-        return (
-            named[0] if isinstance(named, list) and named and isinstance(named[0], str) else self.model_class.__name__
-        )
+        first = named[0] if isinstance(named, list) and named else None
+        return first if isinstance(first, str) and first.isidentifier() else self.model_class.__name__
+
+    @property
+    def text_config(self) -> Any:
+        """The part of the configuration that is about texts: all of it, but for models of several inputs."""
+        return _text_config(self.config)
 
 
 def draw(directory: Path) -> Blueprint:
@@ -148,10 +156,15 @@ def _without_cache(config: Any) -> None:
 
 def _clean(raw: dict[str, Any]) -> dict[str, Any]:
     """Return the configuration without the keys that are not ours to follow, at every depth."""
+    from transformers import PreTrainedConfig
+
     return {
         key: _clean_value(value)
         for key, value in raw.items()
-        if key not in NOT_OURS and "_implementation" not in key and not (key.startswith("__") or key == "use_cache")
+        if key not in NOT_OURS
+        and "_implementation" not in key
+        and not key.startswith("__")
+        and not callable(getattr(PreTrainedConfig, key, None))  # every key becomes an attribute, even over a method
     }
 
 
@@ -221,6 +234,13 @@ def _class_named(name: Any, config: Any) -> type[PreTrainedModel] | None:
     return None
 
 
+def _text_config(config: Any) -> Any:
+    try:
+        return config.get_text_config()
+    except ValueError:  # several of them, and none that goes first
+        return config
+
+
 def _token_table(model: PreTrainedModel, config: Any) -> tuple[nn.Module, Any]:
     """Return the token table and the part of the model that owns it."""
     from transformers import PreTrainedModel
@@ -237,7 +257,7 @@ def _token_table(model: PreTrainedModel, config: Any) -> tuple[nn.Module, Any]:
         if _is_table(found) and (table is None or found is table):
             owner, table = part, found  # the innermost part comes last
     if table is None:
-        size = getattr(config.get_text_config(), "vocab_size", None)
+        size = getattr(_text_config(config), "vocab_size", None)
         table = next((m for m in model.modules() if isinstance(m, nn.Embedding) and m.num_embeddings == size), None)
     return owner, table
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -11,15 +12,15 @@ from torch import Tensor
 
 from embedwatch.core.errors import EmbedwatchError, InputError
 from embedwatch.loading.backbone import Backbone
+from embedwatch.loading.messages import first_line
 from embedwatch.loading.pipeline import Pipeline
 from embedwatch.loading.pooling import pool
-from embedwatch.loading.quiet import first_line, quiet
+from embedwatch.loading.quiet import quiet
 
 __all__ = ["Encoding", "TextEncoder"]
 
 MOST_TOKENS = 16_384
 """Tokens of one forward pass, padding included: bounds its memory when texts are long."""
-
 
 PROBE = 7
 LEAK = 1e-5
@@ -92,14 +93,11 @@ class TextEncoder:
             raise InputError("`texts` must hold at least one text, got none; give some")
         tokens, cut = self._tokenise([self.prefix + text for text in texts])
         order = sorted((row for row, known in enumerate(tokens) if known.ids), key=lambda row: len(tokens[row].ids))
-        vectors: Tensor | None = None
-        for rows in self._batches(order, tokens, size):
-            part = self._forward([tokens[row] for row in rows])  # (B, D)
-            if vectors is None:
-                vectors = part.new_zeros(len(texts), part.shape[1])  # (N, D)
+        parts = [(rows, self._forward([tokens[row] for row in rows])) for rows in self._batches(order, tokens, size)]
+        width = (parts[0][1] if parts else self._forward([Tokens([self.pad], None)])).shape[1]
+        vectors = torch.zeros(len(texts), width)  # (N, D)
+        for rows, part in parts:
             vectors[rows] = part
-        if vectors is None:
-            raise InputError(f"`texts` must hold a text with tokens, got {len(texts)} without any; check the tokenizer")
         return Encoding(vectors, cut, len(texts) - len(order))
 
     def _tokenise(self, texts: list[str]) -> tuple[list[Tokens], int]:
@@ -142,11 +140,11 @@ class TextEncoder:
         """Return whether padding changes a text's vector: seen once, on the first text."""
         if "attention_mask" not in self.backbone.accepted:
             return True
-        if self._leaky is None:
-            room = PROBE if self.limit is None else self.limit - len(tokens.ids)
-            alone, padded = (self._forward([tokens], extra=extra) for extra in (0, min(PROBE, max(room, 0))))
+        room = PROBE if self.limit is None else min(PROBE, self.limit - len(tokens.ids))
+        if self._leaky is None and room > 0:
+            alone, padded = (self._forward([tokens], extra=extra) for extra in (0, room))
             self._leaky = not torch.allclose(alone, padded, rtol=0.0, atol=LEAK * float(alone.abs().max()))
-        return self._leaky
+        return bool(self._leaky)
 
     def _forward(self, tokens: list[Tokens], *, extra: int = 0) -> Tensor:
         """Return the vectors of one batch. Padding stands on the right, where it moves no position. Shape: (B, D)."""
@@ -186,7 +184,7 @@ class TextEncoder:
             vectors = step.apply(vectors)
         return vectors[:, : self.truncate]  # (B, D)
 
-    @property
+    @cached_property
     def _skip(self) -> int:
         """Number of tokens of the prompt that the pooling leaves out."""
         if not self.prefix or not self.pipeline.skip_prompt:

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from embedwatch.core.errors import InputError
+from embedwatch.loading.messages import first_line, printable
 
-__all__ = ["CONFIG", "MODULES", "cached_directory", "find_model", "is_model", "read_json"]
+__all__ = ["CONFIG", "FORMATS", "MODULES", "cached_directory", "find_model", "is_model", "label_of", "read_json"]
 
 CONFIG = "config.json"
 MODULES = "modules.json"
@@ -21,18 +22,18 @@ SNAPSHOT = re.compile(r"models--(?P<name>.+)/snapshots/[0-9a-f]+")
 VAGUE = frozenset({"model", "models", "checkpoint", "final", "best", "output", "0_Transformer"})
 """Folder names that say nothing: the label takes the folder above with it."""
 
-OTHER_FORMATS = {
-    ".gguf": "GGUF, a format of llama.cpp; convert it with `AutoModel.from_pretrained(..., gguf_file=...)`",
-    ".onnx": "ONNX",
-    ".bin": "a pickle, which can run code when read",
-    ".pt": "a pickle, which can run code when read",
-    ".pth": "a pickle, which can run code when read",
-    ".ckpt": "a pickle, which can run code when read",
-    ".h5": "TensorFlow",
-    ".msgpack": "Flax",
-    ".tflite": "TensorFlow Lite",
+_PICKLE = "a pickle, which can run code when it is read"
+FORMATS = {
+    ".gguf": "weights in GGUF",
+    ".onnx": "weights in ONNX",
+    ".h5": "weights of TensorFlow",
+    ".msgpack": "weights of Flax",
+    ".bin": _PICKLE,
+    ".pt": _PICKLE,
+    ".pth": _PICKLE,
+    ".ckpt": _PICKLE,
 }
-"""Ending of a weights file that cannot be read here to what it is."""
+"""Ending of a weights file that is not read here to what it is."""
 
 
 def find_model(name: str | Path) -> tuple[Path, str]:
@@ -46,15 +47,18 @@ def find_model(name: str | Path) -> tuple[Path, str]:
     """
     text = name.as_posix() if isinstance(name, Path) else name
     path = Path(name)
+    if is_model(path):
+        return path, label_of(path)
     if _exists(path):
-        return (path, label_of(path)) if is_model(path) else _refuse(path)
+        raise InputError(_not_a_model(path))
     directory = cached_directory(text)
     if directory is not None:
         return directory, text
+    shown = printable(text)
     if not HUB_NAME.fullmatch(text):
-        raise InputError(f"`{text}` must be a directory with {CONFIG}, got nothing at that path; check the spelling")
+        raise InputError(f"`{shown}` must be a directory with {CONFIG}, got nothing at that path; check the spelling")
     raise InputError(
-        f"`{text}` is neither a file nor a model in the local cache; download it first with `hf download {text}`"
+        f"`{shown}` is neither a file nor a model in the local cache; download it first with `hf download {shown}`"
     )
 
 
@@ -66,7 +70,7 @@ def _exists(path: Path) -> bool:
 
 
 def is_model(path: Path) -> bool:
-    """Return whether this is a directory that claims to hold a model."""
+    """Return whether this is a directory that claims to hold a model. Never raises."""
     try:
         return path.is_dir() and ((path / CONFIG).is_file() or (path / MODULES).is_file())
     except (OSError, ValueError):
@@ -74,7 +78,7 @@ def is_model(path: Path) -> bool:
 
 
 def cached_directory(name: str) -> Path | None:
-    """Return the directory of a model in the local hub cache, or None."""
+    """Return the directory of a model in the local hub cache, or None. Never raises, never asks the hub."""
     if not HUB_NAME.fullmatch(name):
         return None
     try:
@@ -92,43 +96,42 @@ def cached_directory(name: str) -> Path | None:
 def label_of(directory: Path) -> str:
     """Return a short name for people: that of the folder, or of the hub model whose snapshot it is."""
     full = directory.absolute()
+    if full.name in ("", ".."):
+        full = full.resolve()
     snapshot = SNAPSHOT.search(full.as_posix())
     if snapshot:
-        return snapshot["name"].replace("--", "/", 1)
-    return f"{full.parent.name}/{full.name}" if full.name in VAGUE else full.name
+        return printable(snapshot["name"].replace("--", "/", 1))
+    return printable(f"{full.parent.name}/{full.name}" if full.name in VAGUE else full.name)
 
 
-def _refuse(path: Path) -> Any:
-    if path.is_file():
-        kind = OTHER_FORMATS.get(path.suffix.lower())
-        what = f"a file in {kind}" if kind in {"ONNX", "TensorFlow", "Flax", "TensorFlow Lite"} else kind or "a file"
-        raise InputError(
-            f"`{path}` must be a directory with {CONFIG} and model.safetensors, got {what}; "
-            "give the directory that `save_pretrained` wrote"
-        )
+def _not_a_model(path: Path) -> str:
+    """Return what a path is that is there, but is no directory of a model."""
+    label = f"`{printable(str(path))}` must be a directory with {CONFIG} and model.safetensors"
+    fix = "give the directory that `save_pretrained` wrote"
+    if not path.is_dir():
+        return f"{label}, got {FORMATS.get(path.suffix.lower(), 'a file')}; {fix}"
     if (path / "adapter_config.json").is_file():
-        raise InputError(
-            f"`{path}` must hold a whole model, got an adapter alone; "
-            "merge it into its base with `merge_and_unload()` and save the result"
-        )
-    others = sorted({file.suffix.lower() for file in path.iterdir()} & set(OTHER_FORMATS))
-    found = f"only {OTHER_FORMATS[others[0]].split(';')[0]} ({others[0]})" if others else f"no {CONFIG}"
-    raise InputError(
-        f"`{path}` must be a directory with {CONFIG} and model.safetensors, got {found}; "
-        "give the directory that `save_pretrained` wrote"
-    )
+        return f"{label}, got an adapter alone; merge it into its base with `merge_and_unload()` and save the result"
+    if any(path.glob("snapshots/*/config.json")):
+        return f"{label}, got a folder of the hub cache; give the name of the model"
+    others = sorted(file.suffix.lower() for file in path.iterdir() if file.suffix.lower() in FORMATS)
+    return f"{label}, got {'only ' + FORMATS[others[0]] if others else 'no ' + CONFIG}; {fix}"
 
 
 def read_json(path: Path, kind: type[Any] = dict) -> Any:
     """Return the content of a JSON file that must hold an object, or a list where `kind` says so."""
-    name = f"{path.parent.name}/{path.name}"
+    name = printable(f"{path.parent.name}/{path.name}")
     try:
-        if path.stat().st_size > LARGEST_JSON:
-            raise InputError(f"`{name}` must be at most {LARGEST_JSON >> 20} MiB; it is not the file of a model")
-        content = json.loads(path.read_text("utf-8-sig"))
+        regular = path.is_file()  # a pipe would wait for ever
+        size = path.stat().st_size
+        text = path.read_bytes() if regular and size <= LARGEST_JSON else b""
     except OSError as error:
         raise InputError(f"`{name}` must be readable, got {error.strerror}; check the path and its rights") from error
-    except (ValueError, RecursionError) as error:  # ValueError: not UTF-8, or not JSON
+    if not regular or size > LARGEST_JSON:
+        raise InputError(f"`{name}` must be a file of at most {LARGEST_JSON >> 20} MiB, got none; restore the file")
+    try:
+        content = json.loads(text.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
         raise InputError(f"`{name}` must be JSON, got {_where(error)}; restore the file") from error
     if not isinstance(content, kind):
         expected = "a JSON object" if kind is dict else "a JSON list"
@@ -141,4 +144,4 @@ def _where(error: Exception) -> str:
         return f"{error.msg.lower()} at line {error.lineno}, column {error.colno}"
     if isinstance(error, UnicodeDecodeError):
         return f"byte 0x{error.object[error.start]:02X} at {error.start}, which is not UTF-8"
-    return "brackets nested too deep"
+    return "brackets nested too deep" if isinstance(error, RecursionError) else first_line(error)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from embedwatch.core.errors import InputError, UsageError
 from embedwatch.loading.find import CONFIG, MODULES, read_json
+from embedwatch.loading.messages import printable
 from embedwatch.loading.modules import Module
 from embedwatch.loading.pooling import POOLINGS
 from embedwatch.loading.steps import STEPS, Step
@@ -74,7 +75,7 @@ def read_pipeline(modules: tuple[Module, ...], *, label: str, pooling: str | Non
         return Pipeline((pooling or "mean",), asked or (f"mean pooling, because there is no {MODULES}",))
     unknown = [module.type for module in modules if module.name not in {*FIRST, "Pooling", *STEPS}]
     if unknown and pooling is not None:
-        return Pipeline((pooling,), (*asked, f"{MODULES} was left aside, for its {unknown[0]}"))
+        return Pipeline((pooling,), (*asked, f"{MODULES} was left aside, for its {printable(unknown[0])}"))
     if unknown:
         raise InputError(
             f"`{label}` must list known modules in {MODULES}, got the type {unknown[0]!r}, which is never run; "

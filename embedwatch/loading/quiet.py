@@ -7,10 +7,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["first_line", "quiet"]
-
-LONGEST = 200
-"""Characters of another library's message that go into one of ours."""
+__all__ = ["quiet"]
 
 
 @contextmanager
@@ -37,9 +34,3 @@ def quiet() -> Iterator[None]:
         transformers_logging.set_verbosity(level)
         if bars:
             transformers_logging.enable_progress_bar()
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of an exception's message, shortened, for a message of ours."""
-    text = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"

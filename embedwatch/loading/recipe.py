@@ -6,13 +6,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from embedwatch.core.errors import InputError
-from embedwatch.loading.backbone import build_backbone
 from embedwatch.loading.encoder import TextEncoder
 from embedwatch.loading.find import read_json
+from embedwatch.loading.messages import printable
 from embedwatch.loading.pipeline import Pipeline, read_pipeline
-from embedwatch.loading.tokens import encoder_settings, lowercase, open_tokenizer, printable, text_limit
+from embedwatch.loading.tokens import encoder_settings, lowercase, open_tokenizer, text_limit
 
 if TYPE_CHECKING:
+    from embedwatch.loading.blueprint import Blueprint
     from embedwatch.loading.subject import Subject
 
 __all__ = ["make_encoder"]
@@ -40,7 +41,7 @@ def make_encoder(subject: Subject, *, pooling: str | None = None, prefix: str | 
     tokenizer = open_tokenizer(subject.home, blueprint.config, label=label)
     if settings.get("do_lower_case") is True:
         lowercase(tokenizer)
-    backbone = build_backbone(blueprint, subject.weights, label=label, features=features)
+    backbone = subject.backbone(features=features)
     prompt, said = _prompt(family, prefix, label)
     truncate = family.get("truncate_dim")
     return TextEncoder(
@@ -51,10 +52,10 @@ def make_encoder(subject: Subject, *, pooling: str | None = None, prefix: str | 
         rows=subject.vocabulary,
         prefix=prompt,
         limit=text_limit(tokenizer, blueprint, settings),
-        pad=_pad(tokenizer, blueprint.config, subject.vocabulary),
+        pad=_pad(tokenizer, blueprint.text_config, subject.vocabulary),
         full=features and blueprint.config.model_type in FULL_LENGTH,
         truncate=truncate if isinstance(truncate, int) else None,
-        width=_width(pipeline, blueprint.config, features=features),
+        width=_width(pipeline, blueprint, features=features),
         notes=(", ".join(pipeline.words), *said, *backbone.notes),
     )
 
@@ -78,22 +79,16 @@ def _check_family(family: dict[str, Any], settings: dict[str, Any], *, label: st
     """Refuse models of sentence-transformers that do not map one plain text to one vector."""
     kind = family.get("model_type", "SentenceTransformer")
     if kind != "SentenceTransformer":
-        raise InputError(f"`{label}` must map a text to one vector, got a {kind}; choose a pooling with `--pooling`")
+        raise InputError(f"`{label}` must map a text to one vector, got {kind!r}; choose a pooling with `--pooling`")
     task = settings.get("transformer_task", "feature-extraction")
     modalities = settings.get("modality_config")
     chats = isinstance(modalities, dict) and "message" in modalities
     method = _text_method(settings)
-    if (
-        chats
-        or task != "feature-extraction"
-        or method not in ({"get_text_features"} if features else {None, "forward"})
-    ):
+    if chats or task != "feature-extraction" or method not in (None, "get_text_features" if features else "forward"):
         what = "a chat template" if chats else f"{task} by {method}"
-        if not (features and method is None):
-            raise InputError(
-                f"`{label}` must encode plain texts by its last hidden state, got {what}; "
-                "choose a pooling with `--pooling`"
-            )
+        raise InputError(
+            f"`{label}` must encode plain texts by its last hidden state, got {what}; choose a pooling with `--pooling`"
+        )
 
 
 def _prompt(family: dict[str, Any], prefix: str | None, label: str) -> tuple[str, tuple[str, ...]]:
@@ -107,29 +102,29 @@ def _prompt(family: dict[str, Any], prefix: str | None, label: str) -> tuple[str
         named = [name for name, text in prompts.items() if text]
         if not named:
             return "", ()
-        return "", (f"no prompt was used: the model names {', '.join(named)} and no default; choose with `--prefix`",)
+        listed = printable(", ".join(named))
+        return "", (f"no prompt was used: the model names {listed} and no default; choose with `--prefix`",)
     if default not in prompts:
         raise InputError(
             f"`{label}` must name its default prompt {default!r} among its prompts, "
-            f"got {', '.join(prompts) or 'none'}; choose one with `--prefix`"
+            f"got {printable(', '.join(prompts)) or 'none'}; choose one with `--prefix`"
         )
     text = prompts[default]
     return text, (f'every text begins with "{printable(text)}", the model\'s default prompt',) if text else ()
 
 
-def _pad(tokenizer: Any, config: Any, rows: int) -> int:
+def _pad(tokenizer: Any, text_config: Any, rows: int) -> int:
     """Return a token to fill up batches with. Decoders often have none: any will do, the mask hides it."""
-    text_config = config.get_text_config()
     choices = (tokenizer.pad_token_id, getattr(text_config, "pad_token_id", None), tokenizer.eos_token_id)
     return next((choice for choice in choices if isinstance(choice, int) and 0 <= choice < rows), 0)
 
 
-def _width(pipeline: Pipeline, config: Any, *, features: bool) -> int | None:
+def _width(pipeline: Pipeline, blueprint: Blueprint, *, features: bool) -> int | None:
     """Return the dimension of the vectors where it is known before the first one."""
     if pipeline.width is not None:
         return pipeline.width
     if features:
-        width = getattr(config, "projection_dim", None)
+        width = getattr(blueprint.config, "projection_dim", None)
         return width if isinstance(width, int) else None
-    size = getattr(config.get_text_config(), "hidden_size", None)
+    size = getattr(blueprint.text_config, "hidden_size", None)
     return size * len(pipeline.modes) if isinstance(size, int) else None

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from embedwatch.core.errors import InputError, UsageError
 from embedwatch.loading.find import CONFIG, read_json
+from embedwatch.loading.messages import printable
 from embedwatch.loading.weights import Weights
 
 __all__ = ["STEPS", "Step"]
@@ -106,4 +107,4 @@ def _tensors(folder: Path, shapes: dict[str, tuple[Any, ...]]) -> dict[str, Tens
 
 
 def _list(shapes: dict[str, tuple[Any, ...]]) -> str:
-    return ", ".join(f"{name} {shape}" for name, shape in sorted(shapes.items())) or "nothing"
+    return printable(", ".join(f"{name} {shape}" for name, shape in sorted(shapes.items()))) or "nothing"

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from embedwatch.core.errors import InputError
+from embedwatch.loading.backbone import Backbone, build_backbone
 from embedwatch.loading.blueprint import draw
 from embedwatch.loading.find import CONFIG, find_model, is_model
+from embedwatch.loading.messages import printable
 from embedwatch.loading.modules import list_modules
 from embedwatch.loading.recipe import make_encoder
 from embedwatch.loading.tables import Table, find_tensor, guess_tensor
@@ -51,12 +53,12 @@ class Subject:
         self.home = _home(directory, [module.folder for module in self.modules])
         self.weights = Weights(self.home)
         self.blueprint = draw(self.home)
-        self._token_name = self._find_token_table()
-
-    def _find_token_table(self) -> str | None:
         names, shape = self.blueprint.tables, self.blueprint.table_shape
         tied = bool(getattr(self.blueprint.config, "tie_word_embeddings", False))
-        return find_tensor(self.weights, names, shape) or guess_tensor(self.weights, shape, tied=tied)
+        found = find_tensor(self.weights, names, shape)
+        self._guessed = found is None
+        self._token_name = found or guess_tensor(self.weights, shape, tied=tied)
+        self._backbones: dict[bool, Backbone] = {}
 
     def __repr__(self) -> str:
         return f"Subject({self.label!r}, {self.architecture}, {self.parameters:,} parameters)"
@@ -81,7 +83,8 @@ class Subject:
         """D of the token table, or the hidden size where there is none."""
         if self._token_name is not None:
             return self.weights[self._token_name].shape[1]
-        return int(getattr(self.blueprint.config.get_text_config(), "hidden_size", 0))
+        size = getattr(self.blueprint.text_config, "hidden_size", 0)
+        return size if isinstance(size, int) else 0
 
     @property
     def vocabulary(self) -> int:
@@ -103,6 +106,8 @@ class Subject:
                 f"the token table is {shape[0]:,} × {shape[1]:,}, "
                 f"where config.json says {promised[0]:,} × {promised[1]:,}"
             )
+        if self._token_name is not None and self._guessed:
+            notes.append(f"the token table was known by its shape, as {printable(self._token_name)}")
         if self.blueprint.custom:
             notes.append(
                 f"config.json names code of its own, which was not run; {self.blueprint.model_class.__name__} reads it"
@@ -168,15 +173,21 @@ class Subject:
         """
         return make_encoder(self, pooling=pooling, prefix=prefix)
 
-    @cached_property
-    def _own_encoder(self) -> TextEncoder:
-        return self.encoder()
+    def backbone(self, *, features: bool = False) -> Backbone:
+        """Return the model itself, built once: the part that turns tokens into hidden states, or its text features.
+
+        Raises:
+            InputError: if a weight that takes part is missing, of another shape or quantised.
+        """
+        if features not in self._backbones:
+            self._backbones[features] = build_backbone(
+                self.blueprint, self.weights, label=self.label, features=features
+            )
+        return self._backbones[features]
 
     def encode(self, texts: Sequence[str], *, pooling: str | None = None, prefix: str | None = None) -> Tensor:
         """Return the vectors of some texts, by the model's own recipe unless told otherwise. Shape: (N, D) float32."""
-        own = pooling is None and prefix is None
-        encoder = self._own_encoder if own else self.encoder(pooling=pooling, prefix=prefix)
-        return encoder.encode(texts).vectors
+        return self.encoder(pooling=pooling, prefix=prefix).encode(texts).vectors
 
 
 def _home(directory: Path, folders: Sequence[Path]) -> Path:

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from embedwatch.core.errors import InputError
+from embedwatch.loading.messages import printable
 from embedwatch.loading.weights import Weights
 
-__all__ = ["Table", "find_tensor", "guess_tensor"]
+__all__ = ["FLOATS", "Table", "find_tensor", "guess_tensor"]
 
 FLOATS = frozenset({"F64", "F32", "F16", "BF16"})
 EMBEDDING = re.compile(r"emb|wte")
@@ -36,7 +37,7 @@ class Table:
         stored = self.weights[self.name]
         if stored.dtype not in FLOATS:
             raise InputError(
-                f"`{self.name}` must be floating point, got {stored.dtype}: it is quantised; open the unquantised model"
+                f"`{printable(self.name)}` must be floating point, got {stored.dtype}: it is quantised; open the unquantised model"
             )
 
     def __len__(self) -> int:

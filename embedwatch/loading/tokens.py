@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 from embedwatch.core.errors import InputError
 from embedwatch.loading.blueprint import Blueprint
 from embedwatch.loading.find import read_json
-from embedwatch.loading.quiet import first_line, quiet
+from embedwatch.loading.messages import first_line, printable
+from embedwatch.loading.quiet import quiet
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-__all__ = ["encoder_settings", "lowercase", "open_tokenizer", "printable", "text_limit", "token_name"]
+__all__ = ["encoder_settings", "lowercase", "open_tokenizer", "text_limit", "token_name"]
 
 ENDLESS = 1 << 24
 """A tokenizer that names no limit says 10^30."""
@@ -73,8 +74,7 @@ def text_limit(tokenizer: PreTrainedTokenizerBase, blueprint: Blueprint, setting
     if isinstance(told, int) and told > 0:
         limits: list[Any] = [told]
     else:
-        text_config = blueprint.config.get_text_config()
-        limits = [tokenizer.model_max_length, getattr(text_config, "max_position_embeddings", None)]
+        limits = [tokenizer.model_max_length, getattr(blueprint.text_config, "max_position_embeddings", None)]
     known = [int(limit) for limit in [*limits, blueprint.limit] if isinstance(limit, int) and 0 < limit < ENDLESS]
     return min(known, default=None)
 
@@ -105,7 +105,10 @@ def token_name(tokenizer: Any, row: int) -> str:
     """Return what people read for a token: its piece; where pieces are of bytes, the text that they are."""
     from tokenizers import decoders
 
-    piece = tokenizer.convert_ids_to_tokens(row) if row < len(tokenizer) else None
+    try:
+        piece = tokenizer.convert_ids_to_tokens(row)
+    except (IndexError, KeyError, ValueError, OverflowError):  # those written in Python do not answer None
+        piece = None
     if not isinstance(piece, str):
         return f"row {row} (no token)"
     if not piece.isascii() and row not in tokenizer.all_special_ids and _bytes(tokenizer):
@@ -119,8 +122,3 @@ def _bytes(tokenizer: Any) -> bool:
     """Return whether the vocabulary is of bytes, each written as one visible character: `Ġ` is the space."""
     row = tokenizer.convert_tokens_to_ids("Ġ")
     return row is not None and row != tokenizer.unk_token_id
-
-
-def printable(text: str) -> str:
-    """Return a text with everything that a terminal would act on written out."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

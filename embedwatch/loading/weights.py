@@ -12,8 +12,8 @@ from typing import Any
 from torch import Tensor
 
 from embedwatch.core.errors import InputError
-from embedwatch.loading.find import OTHER_FORMATS, read_json
-from embedwatch.loading.quiet import first_line
+from embedwatch.loading.find import FORMATS, read_json
+from embedwatch.loading.messages import first_line, printable
 
 __all__ = ["Stored", "Weights"]
 
@@ -139,24 +139,24 @@ class Weights:
         missing = [file for file in files if not (self.directory / file).is_file()]
         if missing:
             raise InputError(
-                f"`{label}` names {len(files)} files, {len(missing)} of them missing, first {missing[0]}; "
+                f"`{label}` names {len(files)} files, {len(missing)} of them missing, first {printable(missing[0])}; "
                 "download the rest"
             )
         found = {file: self._header(self.directory / file) for file in files}
         absent = [name for name, file in places.items() if name not in found[file]]
         if absent:
             raise InputError(
-                f"`{label}` places {absent[0]} in {places[absent[0]]}, which does not hold it; "
+                f"`{label}` places {printable(absent[0])} in {places[absent[0]]}, which does not hold it; "
                 "the files are of different models, download them together"
             )
         return {name: found[file][name] for name, file in places.items()}
 
     def _absent(self) -> str:
-        there = sorted(file.name for file in self.directory.iterdir() if file.suffix.lower() in OTHER_FORMATS)
-        got = f"only {there[0]}, which is not read" if there else "no weights at all"
-        fix = (
+        label = f"`{printable(str(self.directory))}` must hold {SINGLE}"
+        there = sorted(file.name for file in self.directory.iterdir() if file.suffix.lower() in FORMATS)
+        if not there:
+            return f"{label}, got no weights at all; download or save the whole model"
+        return (
+            f"{label}, got only {printable(there[0])}, {FORMATS[Path(there[0]).suffix.lower()]}; "
             "where you trust it, save it again with `save_pretrained`, which writes safetensors"
-            if there
-            else "download or save the whole model"
         )
-        return f"`{self.directory}` must hold {SINGLE}, got {got}; {fix}"

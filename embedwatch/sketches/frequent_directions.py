@@ -172,7 +172,7 @@ class FrequentDirections(Sketch):
 
 
 def _continued(known: Tensor, trace: float, size: int, fillable: int) -> Tensor:
-    """Return the first `size` eigenvalues raised by one amount, the others by their power law continued to the trace."""
+    """Return the first `size` eigenvalues raised by one amount, the others continuing their power law to the trace."""
     rank = torch.arange(1, fillable + 1, dtype=torch.float64, device=known.device)
 
     def spectrum(raised: float) -> Tensor:

@@ -15,7 +15,8 @@ from embedwatch.batch import VectorBatch
 from embedwatch.core.errors import InputError, UsageError
 from embedwatch.core.source import Source
 from embedwatch.loading.find import cached_directory, is_model
-from embedwatch.loading.tokens import printable, token_name
+from embedwatch.loading.messages import printable
+from embedwatch.loading.tokens import token_name
 from embedwatch.sources._labels import Labels
 from embedwatch.sources._text_lines import TextLines
 

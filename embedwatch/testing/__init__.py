@@ -13,5 +13,17 @@ Example:
 
 from embedwatch.testing.contracts import CHECK_CONTRACT, SINK_CONTRACT, hostile_snapshots
 from embedwatch.testing.laws import STATISTIC_LAWS, LawViolation, obey
+from embedwatch.testing.source_contract import SOURCE_CONTRACT, hostile_variants, refuses_damage, source_contract
 
-__all__ = ["CHECK_CONTRACT", "SINK_CONTRACT", "STATISTIC_LAWS", "LawViolation", "hostile_snapshots", "obey"]
+__all__ = [
+    "CHECK_CONTRACT",
+    "SINK_CONTRACT",
+    "SOURCE_CONTRACT",
+    "STATISTIC_LAWS",
+    "LawViolation",
+    "hostile_snapshots",
+    "hostile_variants",
+    "obey",
+    "refuses_damage",
+    "source_contract",
+]

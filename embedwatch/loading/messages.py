@@ -1,0 +1,25 @@
+"""Texts from files and from other libraries, made fit for one line of ours."""
+
+from __future__ import annotations
+
+__all__ = ["first_line", "printable"]
+
+LONGEST = 200
+"""Characters of another library's message that go into one of ours."""
+
+
+def printable(text: str) -> str:
+    """Return a text with everything that a terminal would act on written out.
+
+    Example:
+        >>> printable("tab\\tand line\\n")
+        'tab\\\\tand line\\\\n'
+    """
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an exception's message, shortened."""
+    text = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    text = printable(text).rstrip(".:")
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
