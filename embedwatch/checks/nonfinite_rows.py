@@ -29,7 +29,7 @@ class NonfiniteRows(ThresholdCheck):
     )
 
     def reason(self, snapshot: Snapshot, measurement: Measurement) -> str:
-        """Return how many rows of which sort."""
+        """Return how many rows hold what."""
         nan, inf = (snapshot.number(f"{sort}_rows_ratio") or 0.0 for sort in ("nan", "inf"))
         rows = snapshot.provenance.rows
-        return f"{round(nan * rows):,} rows hold NaN and {round(inf * rows):,} Inf, of {rows:,}."
+        return f"Of {rows:,} rows, NaN is in {round(nan * rows):,} and Inf in {round(inf * rows):,}."

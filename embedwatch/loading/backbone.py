@@ -106,9 +106,9 @@ def build_backbone(blueprint: Blueprint, weights: Weights, *, label: str, featur
 def _check_kind(blueprint: Blueprint, label: str) -> None:
     scheme = blueprint.raw.get("quantization_config")
     if isinstance(scheme, dict):
-        name = scheme.get("quant_method", "quantised")
+        name = printable(str(scheme.get("quant_method", "quantised")))
         raise InputError(
-            f"`{label}` must have plain weights to encode texts, got {printable(str(name))} ones; open the unquantised model"
+            f"`{label}` must have plain weights to encode texts, got {name} ones; open the unquantised model"
         )
     if not blueprint.tables:
         raise InputError(

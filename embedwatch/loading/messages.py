@@ -9,11 +9,11 @@ LONGEST = 200
 
 
 def printable(text: str) -> str:
-    """Return a text with everything that a terminal would act on written out.
+    r"""Return a text with everything that a terminal would act on written out.
 
     Example:
-        >>> printable("tab\\tand line\\n")
-        'tab\\\\tand line\\\\n'
+        >>> print(printable("a tab\tand a line\n"))
+        a tab\tand a line\n
     """
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 

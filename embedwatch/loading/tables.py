@@ -37,7 +37,8 @@ class Table:
         stored = self.weights[self.name]
         if stored.dtype not in FLOATS:
             raise InputError(
-                f"`{printable(self.name)}` must be floating point, got {stored.dtype}: it is quantised; open the unquantised model"
+                f"`{printable(self.name)}` must be floating point, got {stored.dtype}: it is quantised; "
+                "open the unquantised model"
             )
 
     def __len__(self) -> int:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 from rich.console import Console as Terminal
-from rich.padding import Padding
 from rich.text import Text
 
 from embedwatch.core.exhibit import Exhibit
@@ -61,7 +60,7 @@ class Console(Sink):
             return
         self._terminal.print(_heading(snapshot))
         for note in snapshot.provenance.notes:
-            self._terminal.print(Padding(Text(_one_line(note), style="dim"), (0, 0, 0, 2), expand=False))
+            self._paragraph(note, "dim", indent=2)
         self._print(lines)
         self._terminal.print()
 
@@ -76,7 +75,13 @@ class Console(Sink):
                 text.append(f"  {line.note}", style="dim")
             self._terminal.print(text, soft_wrap=True)
             for content, style in line.below:
-                self._terminal.print(Padding(Text(content, style=style), (0, 0, 0, INDENT), expand=False))
+                self._paragraph(content, style, indent=INDENT)
+
+    def _paragraph(self, content: str, style: str, *, indent: int) -> None:
+        """Print a text, wrapped and indented."""
+        for line in Text(_one_line(content), style=style).wrap(self._terminal, self._terminal.width - indent):
+            line.rstrip()
+            self._terminal.print(Text(" " * indent) + line, soft_wrap=True)
 
 
 def _heading(snapshot: Snapshot) -> Text:
@@ -106,29 +111,40 @@ def _judged(verdict: Verdict, exhibits: dict[str, Exhibit]) -> _Line:
 
 
 def blamed(cited: Iterable[str], exhibits: dict[str, Exhibit]) -> list[str]:
-    """Return one line for each cited table of rows: the first of them by number and name."""
+    """Return one line for each cited table: its first rows by number, name and what is told of them.
+
+    Example:
+        >>> rows = Exhibit.build("norms", "table", "Largest.", ("row", "norm"), [(7, 90.0), (3, 8.5)])
+        >>> blamed(["norms"], {"norms": rows})
+        ['rows 7 (norm 90), 3 (8.5)']
+    """
     found = []
     for name in cited:
         exhibit = exhibits.get(name)
         if exhibit is None or exhibit.shape != "table" or not exhibit.rows:
             continue
-        shown = [_entry(exhibit.columns, row) for row in exhibit.rows[:NAMED]]
-        more = len(exhibit.rows) + exhibit.truncated - len(shown)
-        first = exhibit.columns[0].replace("_", " ")
-        found.append(f"{first}s " + ", ".join(shown) + (f" and {more:,} more" if more > 0 else ""))
+        shown = [_entry(exhibit.columns, row, label=place == 0) for place, row in enumerate(exhibit.rows[:NAMED])]
+        more = ", …" if len(exhibit.rows) > NAMED else ""
+        found.append(f"{exhibit.columns[0].replace('_', ' ')}s {', '.join(shown)}{more}")
     return found
 
 
-def _entry(columns: Sequence[str], row: Sequence[object]) -> str:
-    """Return the first cell of a row with its name and its last cell."""
-    named = [str(cell) for column, cell in zip(columns, row, strict=True) if column == "name" and cell is not None]
-    rest = [
-        f"{column.replace('_', ' ')} {format_number(cell) if isinstance(cell, (int, float)) else cell}"
-        for column, cell in zip(columns[1:], row[1:], strict=True)
-        if not column.endswith("name") and cell is not None
-    ]
-    text = " ".join([str(row[0]), *(f"“{_one_line(name)[:SHOWN]}”" for name in named)])
-    return text + (f" ({', '.join(rest[:2])})" if rest else "")
+def _entry(columns: Sequence[str], row: Sequence[object], *, label: bool) -> str:
+    """Return the first cell of a row with its name and what the next column tells, with that column's title or not."""
+    cells = dict(zip(columns, row, strict=True))
+    name = cells.get("name")
+    text = str(row[0]) + (f" “{_shortened(str(name))}”" if name is not None else "")
+    told = next((column for column in columns[1:] if not column.endswith("name") and cells[column] is not None), None)
+    if told is None:
+        return text
+    cell = cells[told]
+    value = format_number(cell) if isinstance(cell, (int, float)) else str(cell)
+    return f"{text} ({told.replace('_', ' ')} {value})" if label else f"{text} ({value})"
+
+
+def _shortened(text: str) -> str:
+    line = _one_line(text)
+    return line if len(line) <= SHOWN else line[: SHOWN - 1] + "…"
 
 
 def _informed(snapshot: Snapshot, verdicts: Sequence[Verdict], *, every: bool) -> list[_Line]:
@@ -151,8 +167,8 @@ def _information(measurements: Sequence[Measurement]) -> _Line:
     metric = measurements[0].metric
     title = _one_line(metric.title)
     if len(measurements) == 1 and not measurements[0].labels:
-        error = "" if measurements[0].error is None else f"± {measurements[0].error:.1g}  "
-        return _Line("info", title, _number(measurements[0]), error + metric.healthy)
+        error = "" if measurements[0].error is None else f"± {measurements[0].error:.1g}"
+        return _Line("info", title, _number(measurements[0]), f"{error}  {metric.healthy}".strip())
     texts = [" ".join([*map(_one_line, m.labels.values()), _number(m)]) for m in measurements]
     return _Line("info", title, "", " · ".join(texts))
 

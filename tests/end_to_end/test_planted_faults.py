@@ -137,7 +137,7 @@ def test_float16_overflow(tmp_path: Path) -> None:
     assert verdicts(report)["nonfinite_rows"] == "fail"
     assert named_rows(report, "nonfinite_rows")[:3] == [0, 500, 1000]
     (verdict,) = (item for item in report["spaces"][0]["verdicts"] if item["check"] == "nonfinite_rows")
-    assert "8 Inf" in verdict["reason"]
+    assert "Inf in 8" in verdict["reason"]
 
 
 def test_dead_dimensions(tmp_path: Path) -> None:

@@ -145,8 +145,9 @@ def test_a_text_without_tokens_becomes_zero(copy: Get) -> None:
     assert encoding.empty == 1
     assert encoding.vectors[1].abs().sum() == 0
     assert close(encoding.vectors[::2], encoder.encode(["w1", "w2 w3"]).vectors)
-    with pytest.raises(InputError, match="without any"):
-        encoder.encode([""])
+    nothing = encoder.encode(["", " "])
+    assert nothing.empty == 2
+    assert torch.equal(nothing.vectors, torch.zeros(2, 16))
 
 
 def test_no_texts_are_refused(model: Get) -> None:

@@ -63,6 +63,15 @@ CONFIG_DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda path: rewrite(path / "config.json", hidden_size=17),
         "must describe a whole bert model",
     ),
+    "a pipe": (lambda path: ((path / "config.json").unlink(), os.mkfifo(path / "config.json")), "got no config.json"),
+    "a long number": (
+        lambda path: (path / "config.json").write_text('{"a": ' + "9" * 5000 + "}"),
+        "must be JSON, got Exceeds the limit",
+    ),
+    "a huge file": (
+        lambda path: os.truncate(path / "config.json", 1 << 30),
+        "must be a file of at most 64 MiB, got none; restore the file",
+    ),
     "a billion layers": (
         lambda path: rewrite(path / "config.json", num_hidden_layers=10**9),
         "must have at most 10,000 layers, got 1,000,000,000",
@@ -78,9 +87,12 @@ WEIGHT_DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "a lying header": (lie, "must be a whole safetensors file"),
     "a pickle": (
         lambda path: (path / WEIGHTS).rename(path / "pytorch_model.bin"),
-        "got only pytorch_model.bin, which is not read; where you trust it, save it again with `save_pretrained`",
+        "got only pytorch_model.bin, a pickle, which can run code when it is read; where you trust it, save",
     ),
-    "ONNX": (lambda path: (path / WEIGHTS).rename(path / "model.onnx"), "got only model.onnx, which is not read"),
+    "ONNX": (
+        lambda path: (path / WEIGHTS).rename(path / "model.onnx"),
+        "got only model.onnx, weights in ONNX; where you trust it",
+    ),
 }
 
 
@@ -136,6 +148,17 @@ def test_damaged_shards(damage: str, sharded: Path) -> None:
     assert "\n" not in str(error.value)
 
 
+def _touch(path: Path) -> Path:
+    path.write_bytes(b"GGUF")
+    return path
+
+
+def _hub(path: Path) -> Path:
+    (path / "snapshots" / "0123").mkdir(parents=True)
+    _touch(path / "snapshots" / "0123" / "config.json")
+    return path
+
+
 NO_MODEL: dict[str, tuple[Callable[[Path], Path], str]] = {
     "a missing name": (
         lambda _: Path("some-org/no-such-model"),
@@ -146,19 +169,21 @@ NO_MODEL: dict[str, tuple[Callable[[Path], Path], str]] = {
         lambda path: path,
         "must be a directory with config.json and model.safetensors, got no config",
     ),
-    "a GGUF file": (lambda path: _touch(path / "model.Q4.gguf"), "got a file in GGUF|got GGUF"),
-    "a folder of GGUF": (lambda path: _touch(path / "model.Q4.gguf").parent, r"got only GGUF.*\(\.gguf\)"),
-    "an ONNX file": (lambda path: _touch(path / "model.onnx"), "got a file in ONNX"),
-    "a pickle": (lambda path: _touch(path / "model.pt"), "got a pickle, which can run code when read"),
+    "a GGUF file": (
+        lambda path: _touch(path / "model.Q4.gguf"),
+        "got weights in GGUF; give the directory that `save_pretrained` wrote",
+    ),
+    "a folder of GGUF": (
+        lambda path: _touch(path / "model.Q4.gguf").parent,
+        "got only weights in GGUF; give the directory",
+    ),
+    "an ONNX file": (lambda path: _touch(path / "model.onnx"), "got weights in ONNX"),
+    "a pickle": (lambda path: _touch(path / "model.pt"), "got a pickle, which can run code when it is read"),
     "weights alone": (lambda path: _touch(path / "model.safetensors"), "got a file; give the directory"),
+    "a folder of the hub cache": (_hub, "got a folder of the hub cache; give the name of the model"),
     "an adapter": (lambda path: _touch(path / "adapter_config.json").parent, "got an adapter alone; merge it"),
     "a name that is too long": (lambda _: Path("x" * 5000), "neither a file nor a model"),
 }
-
-
-def _touch(path: Path) -> Path:
-    path.write_bytes(b"GGUF")
-    return path
 
 
 @pytest.mark.parametrize("case", NO_MODEL)
@@ -207,6 +232,17 @@ def test_quantised_weights_are_not_encoded_with(copy: Get) -> None:
     assert len(subject.token_table()) == tiny.VOCABULARY  # which is plain
     with pytest.raises(InputError, match="must have plain weights to encode texts, got gptq ones"):
         subject.encode(["w1"])
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.float8_e4m3fn])
+def test_integers_are_not_taken_for_weights(dtype: torch.dtype, copy: Get) -> None:
+    """Quantised weights of the same shape, and no word of it in config.json: they would be cast, silently."""
+    path = copy("bert")
+    tensors = load_file(path / WEIGHTS)
+    tensors["encoder.layer.0.output.dense.weight"] = tensors["encoder.layer.0.output.dense.weight"].to(dtype)
+    save_file(tensors, path / WEIGHTS)
+    with pytest.raises(InputError, match=r"got encoder\.layer\.0\.output\.dense\.weight in (I8|F8_E4M3); open"):
+        load_subject(path).encode(["w1"])
 
 
 def test_an_adapter_beside_the_model_is_a_note(copy: Get) -> None:

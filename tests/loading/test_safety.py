@@ -128,7 +128,7 @@ def test_a_pickle_is_never_read(beside: bool, copy: Get, trap: Path) -> None:
         assert load_subject(path).encode(["w1"]).shape == (1, 16)
         return
     (path / "model.safetensors").unlink()
-    with pytest.raises(InputError, match=r"got only pytorch_model\.bin, which is not read"):
+    with pytest.raises(InputError, match=r"got only pytorch_model\.bin, a pickle, which can run code"):
         load_subject(path)
 
 

@@ -238,7 +238,7 @@ Change = Callable[[Path], None]
 DAMAGE: dict[str, tuple[Change, str]] = {
     "another family": (
         lambda path: change(path / "config_sentence_transformers.json", model_type="CrossEncoder"),
-        "must map a text to one vector, got a CrossEncoder; choose a pooling with `--pooling`",
+        "must map a text to one vector, got 'CrossEncoder'; choose a pooling with `--pooling`",
     ),
     "a chat template": (
         lambda path: change(path / "sentence_bert_config.json", modality_config={"text": {}, "message": {}}),

@@ -117,6 +117,7 @@ def test_a_strange_name_is_found_by_shape(copy: Get) -> None:
     expected = whole(path)
     renamed(path, lambda name: name.replace("embed_tokens.weight", "tok_embeddings"))
     assert torch.equal(whole(path), expected)
+    assert load_subject(path).notes == ("the token table was known by its shape, as tok_embeddings",)
 
 
 def test_a_padded_vocabulary_is_a_note(copy: Get) -> None:
