@@ -29,8 +29,10 @@ help: ## show this help
 demo: $(VENV)/.demo ## audit a real sentence encoder on 1,000 real sentences, and real word vectors
 	@mkdir -p $(OUT)
 	$(BIN)/python examples/stdlib_sentences.py $(OUT)/sentences.txt --limit 1000
-	$(BIN)/embedwatch audit "$$($(BIN)/python -c '$(MINILM)')" --text $(OUT)/sentences.txt || [ $$? -eq 1 ]
-	$(BIN)/embedwatch audit "$$($(BIN)/python -c '$(GLOVE)')" || [ $$? -eq 1 ]
+	@echo; echo "embedwatch audit MINILM --text $(OUT)/sentences.txt"
+	@$(BIN)/embedwatch audit "$$($(BIN)/python -c '$(MINILM)')" --text $(OUT)/sentences.txt || [ $$? -eq 1 ]
+	@echo; echo "embedwatch audit GLOVE"
+	@$(BIN)/embedwatch audit "$$($(BIN)/python -c '$(GLOVE)')" || [ $$? -eq 1 ]
 
 test: lint ## lint, type check and the quick tests (minutes)
 	$(BIN)/python -m pytest -rs $(PYTEST_ARGS)

@@ -16,7 +16,10 @@ class DominatingDimension(ThresholdCheck):
     metric = "dimension_scale_ratio"
     limit = Limit(warn=15, fail=30)
     exhibits = ("largest_dimensions",)
-    meaning = "One or a few dimensions are many times larger than the rest (rogue dimensions)."
+    meaning = (
+        "One or a few dimensions are many times larger than the rest (rogue dimensions): usual inside language models, "
+        "harmful in vectors that are compared."
+    )
     impact = "Cosine and dot product see these dimensions and little else; rounding to int8 spends its range on them."
     diagnosis = (
         "Look at the exhibit: is it constant (an offset) or does it vary (a feature, or a column that is no embedding)?"

@@ -117,9 +117,15 @@ class TextEncoder:
 
     def _call(self, texts: list[str], *, cut: bool = False) -> list[Tokens]:
         options = {"truncation": True, "max_length": self.limit} if cut else {}
-        with quiet():
-            found = self.tokenizer(texts, return_attention_mask=False, **options)
-        ids = found["input_ids"]
+        try:
+            with quiet():
+                found = self.tokenizer(texts, return_attention_mask=False, **options)
+            ids = found["input_ids"]
+        except Exception as error:
+            raise InputError(
+                f"`{self.label}` must have a tokenizer that cuts plain texts into tokens, got {first_line(error)}; "
+                "save it again beside the model"
+            ) from error
         return [Tokens(*pair) for pair in zip(ids, found.get("token_type_ids") or [None] * len(ids), strict=True)]
 
     def _batches(self, order: list[int], tokens: list[Tokens], size: int) -> Iterator[list[int]]:
@@ -143,7 +149,7 @@ class TextEncoder:
         room = PROBE if self.limit is None else min(PROBE, self.limit - len(tokens.ids))
         if self._leaky is None and room > 0:
             alone, padded = (self._forward([tokens], extra=extra) for extra in (0, room))
-            self._leaky = not torch.allclose(alone, padded, rtol=0.0, atol=LEAK * float(alone.abs().max()))
+            self._leaky = not bool((alone - padded).abs().max() <= LEAK * alone.abs().max())  # NaN counts as a leak
         return bool(self._leaky)
 
     def _forward(self, tokens: list[Tokens], *, extra: int = 0) -> Tensor:

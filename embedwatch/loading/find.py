@@ -10,7 +10,17 @@ from typing import Any
 from embedwatch.core.errors import InputError
 from embedwatch.loading.messages import first_line, printable
 
-__all__ = ["CONFIG", "FORMATS", "MODULES", "cached_directory", "find_model", "is_model", "label_of", "read_json"]
+__all__ = [
+    "CONFIG",
+    "FORMATS",
+    "MODULES",
+    "cached_directory",
+    "find_model",
+    "is_model",
+    "label_of",
+    "read_json",
+    "short",
+]
 
 CONFIG = "config.json"
 MODULES = "modules.json"
@@ -118,15 +128,21 @@ def _not_a_model(path: Path) -> str:
     return f"{label}, got {'only ' + FORMATS[others[0]] if others else 'no ' + CONFIG}; {fix}"
 
 
+def short(path: Path) -> str:
+    """Return a file's name and that of its folder, for messages."""
+    return printable(f"{path.parent.name}/{path.name}")
+
+
 def read_json(path: Path, kind: type[Any] = dict) -> Any:
     """Return the content of a JSON file that must hold an object, or a list where `kind` says so."""
-    name = printable(f"{path.parent.name}/{path.name}")
+    name = short(path)
     try:
         regular = path.is_file()  # a pipe would wait for ever
         size = path.stat().st_size
         text = path.read_bytes() if regular and size <= LARGEST_JSON else b""
-    except OSError as error:
-        raise InputError(f"`{name}` must be readable, got {error.strerror}; check the path and its rights") from error
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+        why = getattr(error, "strerror", None) or first_line(error)
+        raise InputError(f"`{name}` must be readable, got {why}; check the path and its rights") from error
     if not regular or size > LARGEST_JSON:
         raise InputError(f"`{name}` must be a file of at most {LARGEST_JSON >> 20} MiB, got none; restore the file")
     try:

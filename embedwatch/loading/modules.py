@@ -36,9 +36,15 @@ def list_modules(directory: Path) -> tuple[Module, ...]:
         kind, path = (entry.get("type"), entry.get("path")) if isinstance(entry, dict) else (None, None)
         if not isinstance(kind, str) or not isinstance(path, str):
             raise InputError(
-                f"`{label}` must list modules with `type` and `path`, got {str(entry)[:80]}; restore the file"
+                f"`{label}` must list modules with `type` and `path`, got {repr(entry)[:80]}; restore the file"
             )
-        if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts or "\\" in path or ":" in path:
+        if (
+            not path.isprintable()
+            or PurePosixPath(path).is_absolute()
+            or ".." in PurePosixPath(path).parts
+            or "\\" in path
+            or ":" in path
+        ):
             raise InputError(f"`{label}` must name folders inside its own, got {path!r}; restore the file")
         known = KNOWN.fullmatch(kind)
         modules.append(Module(known["name"] if known else "", kind, directory / path))

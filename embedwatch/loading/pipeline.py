@@ -110,7 +110,7 @@ def _read_pooling(folder: Path) -> tuple[tuple[str, ...], bool]:
     """Return the poolings, and whether they leave out the tokens of a prompt."""
     config = read_json(folder / CONFIG)
     written = config.get("pooling_mode") or [mode for key, mode in LEGACY.items() if config.get(key)] or "mean"
-    names = [written] if isinstance(written, str) else list(written)
+    names = written if isinstance(written, list) else [written]
     modes = tuple(RENAMED.get(str(name), str(name)) for name in names)
     unknown = [mode for mode in modes if mode not in POOLINGS]
     if unknown:

@@ -85,7 +85,7 @@ def _check_family(family: dict[str, Any], settings: dict[str, Any], *, label: st
     chats = isinstance(modalities, dict) and "message" in modalities
     method = _text_method(settings)
     if chats or task != "feature-extraction" or method not in (None, "get_text_features" if features else "forward"):
-        what = "a chat template" if chats else f"{task} by {method}"
+        what = "a chat template" if chats else f"{task!r} by {method!r}"
         raise InputError(
             f"`{label}` must encode plain texts by its last hidden state, got {what}; choose a pooling with `--pooling`"
         )
@@ -104,7 +104,7 @@ def _prompt(family: dict[str, Any], prefix: str | None, label: str) -> tuple[str
             return "", ()
         listed = printable(", ".join(named))
         return "", (f"no prompt was used: the model names {listed} and no default; choose with `--prefix`",)
-    if default not in prompts:
+    if not isinstance(default, str) or default not in prompts:
         raise InputError(
             f"`{label}` must name its default prompt {default!r} among its prompts, "
             f"got {printable(', '.join(prompts)) or 'none'}; choose one with `--prefix`"

@@ -37,7 +37,7 @@ def _dense(folder: Path) -> Step:
     if config.get("use_residual"):
         raise InputError(f"`{label}` must have no residual, got use_residual; choose a pooling with `--pooling`")
     name = config.get("activation_function", "torch.nn.modules.activation.Tanh")
-    if name not in ACTIVATIONS:
+    if not isinstance(name, str) or name not in ACTIVATIONS:
         raise InputError(f"`{label}` must name an activation of torch.nn, got {name!r}; choose one with `--pooling`")
     activation: nn.Module = ACTIVATIONS[name]()
     shape = config.get("out_features"), config.get("in_features")

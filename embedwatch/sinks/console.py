@@ -58,7 +58,7 @@ class Console(Sink):
             lines += _informed(snapshot, verdicts, every=self._verbose)
         elif not lines:
             return
-        self._terminal.print(_heading(snapshot))
+        self._terminal.print(_heading(snapshot), soft_wrap=True)
         for note in snapshot.provenance.notes:
             self._paragraph(note, "dim", indent=2)
         self._print(lines)

@@ -246,7 +246,7 @@ DAMAGE: dict[str, tuple[Change, str]] = {
     ),
     "another task": (
         lambda path: change(path / "sentence_bert_config.json", transformer_task="fill-mask"),
-        "got fill-mask by forward",
+        "got 'fill-mask' by 'forward'",
     ),
     "no modules": (lambda path: (path / "modules.json").write_text("[]") and None, "there is no modules.json"),
     "modules that are no list": (lambda path: (path / "modules.json").write_text("{}") and None, "must be a JSON list"),
