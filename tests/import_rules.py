@@ -272,7 +272,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "pyarrow": ("embedwatch.sources",),
     "rich": ("embedwatch.cli", "embedwatch.sinks.console"),
     "sentence_transformers": ("embedwatch.loading", "embedwatch.integrations"),
-    "tokenizers": ("embedwatch.loading", "embedwatch.integrations"),
+    "tokenizers": ("embedwatch.loading", "embedwatch.integrations", "embedwatch_model"),
     "transformers": ("embedwatch.loading", "embedwatch.integrations", "embedwatch.observe"),
 }
 NEVER_AT_START = ("sklearn", "scipy", "transformers", "sentence_transformers")
@@ -313,16 +313,20 @@ def third_party(project: Project) -> dict[str, str]:
 # --- Rule 5: the model stands alone ----------------------------------------------------------------------------------
 
 
+MODEL_NEEDS = ("torch", "safetensors", "tokenizers")
+"""What `model/` may import beside itself and the standard library."""
+
+
 def the_model_stands_alone(project: Project) -> list[str]:
-    """`model/` imports itself (relatively), torch and the standard library; few import it."""
+    """`model/` imports itself (relatively), torch, its file formats and the standard library; few import it."""
     found = []
     for name, module in project.items():
         for each in module.imports:
             if within(name, MODEL):
                 if within(each.target, "embedwatch"):
                     found.append(f"{name}:{each.line} imports {each.target}; the model knows nothing of embedwatch")
-                elif not _ours(each.target) and _top(each.target) not in (*sys.stdlib_module_names, "torch"):
-                    found.append(f"{name}:{each.line} imports {each.target}; the model needs torch alone")
+                elif not _ours(each.target) and _top(each.target) not in (*sys.stdlib_module_names, *MODEL_NEEDS):
+                    found.append(f"{name}:{each.line} imports {each.target}; the model needs {', '.join(MODEL_NEEDS)}")
             elif within(each.target, MODEL) and not within(name, "embedwatch.cli", "embedwatch.loading"):
                 found.append(f"{name}:{each.line} imports {each.target}; only cli and loading may")
         if within(name, MODEL):

@@ -213,8 +213,12 @@ def test_everything_imported_is_declared(project: Project, declared: dict[str, l
     assert {name: place for name, place in rules.third_party(project).items() if name not in known} == {}
 
 
+AHEAD_OF_ITS_CODE = {"prometheus_client"}
+"""Declared, so that environments made today stay complete when its sink comes; the test fails once it has come."""
+
+
 def test_every_runtime_dependency_is_imported(project: Project, declared: dict[str, list[str]]) -> None:
-    assert import_names(declared[""]) - set(rules.third_party(project)) == set()
+    assert import_names(declared[""]) - set(rules.third_party(project)) == AHEAD_OF_ITS_CODE
 
 
 LOADED_BY_HELP = """

@@ -11,6 +11,8 @@ from embedwatch.core.errors import RegistrationError, UsageError
 
 __all__ = ["Histogram", "Kind", "Measurement", "Metric", "Number"]
 
+DIGITS = 3
+"""Significant digits that a person reads, unless a metric says otherwise."""
 Kind = Literal["gauge", "counter", "histogram"]
 Number = int | float
 
@@ -73,7 +75,7 @@ class Metric:
     kind: Kind = "gauge"
     healthy: str = ""
     labels: tuple[str, ...] = ()
-    digits: int = 3
+    digits: int = DIGITS
     headline: bool = True
 
     @property
@@ -145,6 +147,10 @@ class Measurement:
         }
         if self.metric.healthy:
             data["healthy"] = self.metric.healthy
+        if self.metric.digits != DIGITS:
+            data["digits"] = self.metric.digits
+        if not self.metric.headline:
+            data["headline"] = False
         if self.labels:
             data["labels"] = dict(self.labels)
         if self.error is not None:
@@ -155,7 +161,16 @@ class Measurement:
     def from_json(cls, data: Mapping[str, Any]) -> Measurement:
         """Read what `to_json` wrote."""
         labels = dict(data.get("labels", {}))
-        metric = Metric(data["name"], data["help"], data["unit"], data["kind"], data.get("healthy", ""), tuple(labels))
+        metric = Metric(
+            data["name"],
+            data["help"],
+            data["unit"],
+            data["kind"],
+            data.get("healthy", ""),
+            tuple(labels),
+            data.get("digits", DIGITS),
+            headline=data.get("headline", True),
+        )
         value = data["value"]
         return cls(
             metric, Histogram.from_json(value) if isinstance(value, Mapping) else value, labels, data.get("error")

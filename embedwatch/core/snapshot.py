@@ -146,5 +146,7 @@ class Snapshot:
                 tuple(Measurement.from_json(item) for item in fields["measurements"]),
                 Provenance.from_json(fields["provenance"]),
             )
-        except (KeyError, TypeError, json.JSONDecodeError) as error:
+        except InputError:
+            raise
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise InputError(f"not a snapshot: {error!r}; give the JSON that embedwatch wrote") from error

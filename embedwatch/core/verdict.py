@@ -58,8 +58,6 @@ class Limit:
 
     def __str__(self) -> str:
         first = self.warn if self.warn is not None else self.fail
-        if first == 1 and self.side == "above" and self.fail == 1:
-            return "0"  # a count of which one is too many
         return f"{'<' if self.side == 'above' else '>'} {first:g}"
 
 

@@ -52,17 +52,23 @@ class Backbone:
         return call
 
     def __call__(self, **inputs: Tensor) -> Tensor:
-        """Return hidden states (B, T, D), or features (B, D)."""
+        """Return hidden states (B, T, D), or features (B, D).
+
+        Raises:
+            InputError: if the model returns nothing of this shape.
+        """
         with torch.inference_mode():
             outputs = self._call(**inputs)
-        if self.features and isinstance(outputs, Tensor):
-            return outputs
-        name = "pooler_output" if self.features else "last_hidden_state"
-        found = getattr(outputs, name, None)
-        if not isinstance(found, Tensor):
+        name, axes = ("pooler_output", 1) if self.features else ("last_hidden_state", 2)
+        found = outputs if self.features and isinstance(outputs, Tensor) else getattr(outputs, name, None)
+        expected = inputs["input_ids"].shape[:axes]  # a model may stride over its tokens: then no mask fits
+        if not isinstance(found, Tensor) or found.ndim != axes + 1 or found.shape[:axes] != expected:
+            got = (
+                f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else f"a {type(outputs).__name__} without it"
+            )
             raise InputError(
-                f"`{type(self.part).__name__}` must return `{name}`, got {type(outputs).__name__} without it; "
-                "its texts cannot be encoded here, save the vectors to a file and audit that"
+                f"`{type(self.part).__name__}` must return `{name}` of shape ({', '.join(map(str, expected))}, D), "
+                f"got {got}; save the vectors to a file and audit that"
             )
         return found
 

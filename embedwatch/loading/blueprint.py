@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import copy
 import importlib
-import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from embedwatch.core.errors import InputError, did_you_mean
-from embedwatch.loading.find import CONFIG, read_json
+from embedwatch.core.errors import InputError
+from embedwatch.loading.configuration import configure, text_config_of
+from embedwatch.loading.find import CONFIG, read_json, short
 from embedwatch.loading.messages import first_line
 from embedwatch.loading.positions import position_limit, position_module, position_words
 from embedwatch.loading.quiet import quiet
@@ -26,28 +25,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 __all__ = ["Blueprint", "draw"]
-
-MOST_LAYERS = 10_000
-"""A configuration with more is damaged or hostile: building it would take for ever."""
-
-NOT_OURS = frozenset(
-    {
-        "auto_map",
-        "quantization_config",
-        "fusion_config",
-        "transformers_weights",
-        "distributed_config",
-        "return_dict",
-        "output_attentions",
-        "output_hidden_states",
-        "torch_dtype",
-        "dtype",
-        "use_cache",
-        "sub_configs",
-        "attribute_map",
-    }
-)
-"""Keys of config.json that name code, kernels or files to fetch, or that change what a forward pass returns."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +65,7 @@ class Blueprint:
     @property
     def text_config(self) -> Any:
         """The part of the configuration that is about texts: all of it, but for models of several inputs."""
-        return _text_config(self.config)
+        return text_config_of(self.config)
 
 
 def draw(directory: Path) -> Blueprint:
@@ -98,9 +75,9 @@ def draw(directory: Path) -> Blueprint:
         InputError: if there is no such architecture, or it cannot be built.
     """
     raw = read_json(directory / CONFIG)
-    label = f"{directory.name}/{CONFIG}"
+    label = short(directory / CONFIG)
     with quiet():
-        config = _configure(raw, label)
+        config = configure(raw, label)
         model = _build(config, label, custom="auto_map" in raw)
         owner, table = _token_table(model, config)
         place = position_module(owner)
@@ -116,74 +93,6 @@ def draw(directory: Path) -> Blueprint:
             limit=position_limit(owner),
             custom="auto_map" in raw,
         )
-
-
-def _configure(raw: dict[str, Any], label: str) -> Any:
-    from transformers import CONFIG_MAPPING
-
-    kind = raw.get("model_type")
-    if not isinstance(kind, str):
-        raise InputError(f"`{label}` must name a `model_type`, got {kind!r}; this is not the file of a transformer")
-    if kind not in CONFIG_MAPPING:
-        if "auto_map" in raw:
-            raise InputError(
-                f"`{label}` needs code from the directory for model type {kind!r}, which is never run; "
-                "save the vectors to a file and audit that"
-            )
-        hint = did_you_mean(kind, CONFIG_MAPPING.keys()) or "a newer transformers may know it"
-        raise InputError(f"`{label}` must name a model type that transformers knows, got {kind!r}; {hint}")
-    clean = _clean(raw)
-    deep = max((value for key, value in _integers(clean) if "layer" in key), default=0)
-    if deep > MOST_LAYERS:
-        raise InputError(f"`{label}` must have at most {MOST_LAYERS:,} layers, got {deep:,}; restore the file")
-    try:
-        config = CONFIG_MAPPING[kind].from_dict(clean)
-        _without_cache(config)
-        return config
-    except Exception as error:
-        raise InputError(
-            f"`{label}` must be a whole {kind} configuration, got {first_line(error)}; restore it"
-        ) from error
-
-
-def _without_cache(config: Any) -> None:
-    """Switch off what speeds up generation: one pass over a text has no use for it, and some models cannot fill it."""
-    config.use_cache = False
-    for name in config.sub_configs:
-        if getattr(config, name, None) is not None:
-            _without_cache(getattr(config, name))
-
-
-def _clean(raw: dict[str, Any]) -> dict[str, Any]:
-    """Return the configuration without the keys that are not ours to follow, at every depth."""
-    from transformers import PreTrainedConfig
-
-    return {
-        key: _clean_value(value)
-        for key, value in raw.items()
-        if key not in NOT_OURS
-        and "_implementation" not in key
-        and not key.startswith("__")
-        and not callable(getattr(PreTrainedConfig, key, None))  # every key becomes an attribute, even over a method
-    }
-
-
-def _clean_value(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_clean_value(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    if set(value) == {"__float__"}:  # how transformers writes numbers that JSON has no word for
-        return {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}.get(value["__float__"])
-    return _clean(value)
-
-
-def _integers(config: dict[str, Any]) -> Iterator[tuple[str, int]]:
-    for key, value in config.items():
-        if isinstance(value, dict):
-            yield from _integers(value)
-        elif isinstance(value, int):
-            yield key, value
 
 
 def _build(config: Any, label: str, *, custom: bool) -> PreTrainedModel:
@@ -234,13 +143,6 @@ def _class_named(name: Any, config: Any) -> type[PreTrainedModel] | None:
     return None
 
 
-def _text_config(config: Any) -> Any:
-    try:
-        return config.get_text_config()
-    except ValueError:  # several of them, and none that goes first
-        return config
-
-
 def _token_table(model: PreTrainedModel, config: Any) -> tuple[nn.Module, Any]:
     """Return the token table and the part of the model that owns it."""
     from transformers import PreTrainedModel
@@ -257,7 +159,7 @@ def _token_table(model: PreTrainedModel, config: Any) -> tuple[nn.Module, Any]:
         if _is_table(found) and (table is None or found is table):
             owner, table = part, found  # the innermost part comes last
     if table is None:
-        size = getattr(_text_config(config), "vocab_size", None)
+        size = getattr(text_config_of(config), "vocab_size", None)
         table = next((m for m in model.modules() if isinstance(m, nn.Embedding) and m.num_embeddings == size), None)
     return owner, table
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["first_line", "printable"]
+__all__ = ["LONGEST", "first_line", "printable"]
 
 LONGEST = 200
-"""Characters of another library's message that go into one of ours."""
+"""Characters of a file or of another library's message that go into one of ours."""
 
 
 def printable(text: str) -> str:

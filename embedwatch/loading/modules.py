@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from embedwatch.core.errors import InputError
-from embedwatch.loading.find import MODULES, read_json
+from embedwatch.loading.find import MODULES, read_json, short
 
 __all__ = ["Module", "list_modules"]
 
@@ -30,7 +30,7 @@ def list_modules(directory: Path) -> tuple[Module, ...]:
     """Return the entries of modules.json; none where there is no such file."""
     if not (directory / MODULES).is_file():
         return ()
-    label = f"{directory.name}/{MODULES}"
+    label = short(directory / MODULES)
     modules = []
     for entry in read_json(directory / MODULES, list):
         kind, path = (entry.get("type"), entry.get("path")) if isinstance(entry, dict) else (None, None)
@@ -38,14 +38,14 @@ def list_modules(directory: Path) -> tuple[Module, ...]:
             raise InputError(
                 f"`{label}` must list modules with `type` and `path`, got {repr(entry)[:80]}; restore the file"
             )
-        if (
-            not path.isprintable()
-            or PurePosixPath(path).is_absolute()
-            or ".." in PurePosixPath(path).parts
-            or "\\" in path
-            or ":" in path
-        ):
+        if not _inside(path):
             raise InputError(f"`{label}` must name folders inside its own, got {path!r}; restore the file")
         known = KNOWN.fullmatch(kind)
         modules.append(Module(known["name"] if known else "", kind, directory / path))
     return tuple(modules)
+
+
+def _inside(path: str) -> bool:
+    """Return whether this names a folder below another on every system."""
+    parts = PurePosixPath(path).parts
+    return path.isprintable() and not ({"..", "/"} & set(parts) or set("\\:") & set(path))

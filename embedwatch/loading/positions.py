@@ -44,7 +44,7 @@ def position_words(part: nn.Module) -> str:
         words.append(f"RoPE θ = {theta:,.0f}" if theta else "RoPE")
     if any("relative_attention_bias" in name for name, _ in part.named_modules()) or _relative(config):
         words.append("relative positions")
-    if getattr(config, "alibi", False) or getattr(config, "model_type", "") in {"bloom", "mpt"}:
+    if getattr(config, "alibi", False) or str(getattr(config, "model_type", "")) in {"bloom", "mpt"}:
         words.append("ALiBi")
     return ", ".join(words)
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from embedwatch.core.errors import InputError, UsageError
 from embedwatch.loading.find import CONFIG, read_json
-from embedwatch.loading.messages import printable
+from embedwatch.loading.messages import LONGEST, printable
 from embedwatch.loading.weights import Weights
 
 __all__ = ["STEPS", "Step"]
@@ -107,4 +107,5 @@ def _tensors(folder: Path, shapes: dict[str, tuple[Any, ...]]) -> dict[str, Tens
 
 
 def _list(shapes: dict[str, tuple[Any, ...]]) -> str:
-    return printable(", ".join(f"{name} {shape}" for name, shape in sorted(shapes.items()))) or "nothing"
+    listed = printable(", ".join(f"{name} {shape}" for name, shape in sorted(shapes.items()))) or "nothing"
+    return listed if len(listed) <= LONGEST else f"{len(shapes)} tensors"

@@ -71,7 +71,7 @@ def text_limit(tokenizer: PreTrainedTokenizerBase, blueprint: Blueprint, setting
     learned positions bound them all.
     """
     told = settings.get("max_seq_length")
-    if isinstance(told, int) and told > 0:
+    if type(told) is int and told > 0:
         limits: list[Any] = [told]
     else:
         limits = [tokenizer.model_max_length, getattr(blueprint.text_config, "max_position_embeddings", None)]

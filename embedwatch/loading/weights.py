@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from embedwatch.core.errors import InputError
-from embedwatch.loading.find import FORMATS, read_json
+from embedwatch.loading.find import FORMATS, read_json, short
 from embedwatch.loading.messages import first_line, printable
 
 __all__ = ["Stored", "Weights"]
@@ -98,7 +98,7 @@ class Weights:
                 self._open[path] = safe_open(path, framework="pt")
             except (SafetensorError, OSError) as error:
                 raise InputError(
-                    f"`{path.parent.name}/{path.name}` must be a whole safetensors file, got "
+                    f"`{short(path)}` must be a whole safetensors file, got "
                     f"{first_line(error)}; download or save it again"
                 ) from error
         return self._open[path]
@@ -129,7 +129,7 @@ class Weights:
         }
 
     def _shards(self, places: Any) -> dict[str, Stored]:
-        label = f"{self.directory.name}/{INDEX}"
+        label = short(self.directory / INDEX)
         if not isinstance(places, dict) or not all(isinstance(file, str) for file in places.values()):
             raise InputError(f"`{label}` must map tensors to files under `weight_map`; restore the file")
         files = sorted(set(places.values()))

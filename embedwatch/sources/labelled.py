@@ -33,6 +33,7 @@ class LabelledSource(Source):
         self.place = source.place
         self.label = source.label
         self.rows = source.rows
+        self.batch_rows = source.batch_rows
         self.dimension = source.dimension
         self.notes = source.notes
 

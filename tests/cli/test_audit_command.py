@@ -63,7 +63,7 @@ def test_a_fault_comes_first_with_value_limit_rows_meaning_and_remedy(faulty: Pa
     result = run("audit", faulty)
     assert result.exit_code == 1
     lines = [line.strip() for line in result.stdout.splitlines()]
-    assert lines[1].split() == ["fail", "non-finite", "rows", "2", "healthy", "0"]
+    assert lines[1].split() == ["fail", "non-finite", "rows", "2", "healthy", "<", "1"]
     assert lines[2] == "Of 500 rows, NaN is in 2 and Inf in 0."
     assert lines[3] == "rows 3 (holds nan), 77 (nan)"
     assert lines[4].startswith("Some vectors hold NaN or Inf")

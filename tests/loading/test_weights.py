@@ -115,3 +115,13 @@ def test_a_large_tensor_is_sampled_a_table_is_read_whole(tmp_path: Path) -> None
 def test_the_tokenizer_is_that_of_transformers(model: Get) -> None:
     theirs = transformers.AutoTokenizer.from_pretrained(model("bert"))
     assert load_subject(model("bert")).tokenizer.get_vocab() == theirs.get_vocab()
+
+
+def test_a_mistral_whose_layers_differ_is_read_as_transformers_reads_it(tmp_path: Path) -> None:
+    config = transformers.MistralConfig(**tiny.HALVES)
+    transformers.MistralModel(config).save_pretrained(tmp_path)
+    raw = json.loads((tmp_path / "config.json").read_text())
+    raw |= {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 4}
+    (tmp_path / "config.json").write_text(json.dumps(raw))
+    theirs = type(transformers.AutoModel.from_pretrained(tmp_path)).__name__
+    assert load_subject(tmp_path).blueprint.model_class.__name__ == theirs == "MinistralModel"
