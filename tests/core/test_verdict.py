@@ -47,7 +47,7 @@ class TestLimit:
         ("limit", "text"),
         [
             (Limit(warn=0.9, fail=0.98), "< 0.9"),
-            (Limit(fail=1), "< 1"),  # a count of which one is too many
+            (Limit(fail=1), "< 1"),
             (Limit(warn=1, fail=2), "< 1"),
             (Limit(fail=1.5), "< 1.5"),
             (Limit(fail=3, side="below"), "> 3"),
