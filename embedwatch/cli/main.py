@@ -9,7 +9,9 @@ import click
 
 from embedwatch import __version__
 from embedwatch.cli.audit import audit_command
+from embedwatch.cli.generate import generate_command
 from embedwatch.cli.list import list_command
+from embedwatch.cli.train import train_command
 from embedwatch.core.errors import EmbedwatchError
 
 __all__ = ["main"]
@@ -73,4 +75,6 @@ def main(*, debug: bool) -> None:
 
 
 main.add_command(audit_command)
+main.add_command(generate_command)
 main.add_command(list_command)
+main.add_command(train_command)

@@ -38,9 +38,9 @@ def make_encoder(subject: Subject, *, pooling: str | None = None, prefix: str | 
     elif not pipeline.modes:
         raise InputError(f"`{label}` must pool its tokens, got no Pooling in modules.json; choose one with `--pooling`")
     subject.token_table()  # refuses what has none before the costly part
-    tokenizer = open_tokenizer(subject.home, blueprint.config, label=label)
-    if settings.get("do_lower_case") is True:
-        lowercase(tokenizer)
+    tokenizer = subject.tokenizer
+    if settings.get("do_lower_case") is True:  # in one of its own: the tokens of the table keep their names
+        tokenizer = lowercase(open_tokenizer(subject.home, blueprint.config, label=label))
     backbone = subject.backbone(features=features)
     prompt, said = _prompt(family, prefix, label)
     truncate = family.get("truncate_dim")

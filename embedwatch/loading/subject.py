@@ -59,6 +59,7 @@ class Subject:
         self._guessed = found is None
         self._token_name = found or guess_tensor(self.weights, shape, tied=tied)
         self._backbones: dict[bool, Backbone] = {}
+        self._encoders: dict[tuple[str | None, str | None], TextEncoder] = {}
 
     def __repr__(self) -> str:
         return f"Subject({self.label!r}, {self.architecture}, {self.parameters:,} parameters)"
@@ -161,7 +162,7 @@ class Subject:
         return self._fingerprint
 
     def encoder(self, *, pooling: str | None = None, prefix: str | None = None) -> TextEncoder:
-        """Build the model and return its way from texts to vectors.
+        """Build the model, once, and return its way from texts to vectors.
 
         Args:
             pooling: `mean`, `cls`, `last` or `max` instead of the model's own.
@@ -171,7 +172,10 @@ class Subject:
             InputError: if the model has no tokenizer, lacks weights, or lists a module that is not known.
             UsageError: if there is no such pooling.
         """
-        return make_encoder(self, pooling=pooling, prefix=prefix)
+        key = pooling, prefix
+        if key not in self._encoders:
+            self._encoders = {key: make_encoder(self, pooling=pooling, prefix=prefix)}  # the last one is kept
+        return self._encoders[key]
 
     def backbone(self, *, features: bool = False) -> Backbone:
         """Return the model itself, built once: the part that turns tokens into hidden states, or its text features.

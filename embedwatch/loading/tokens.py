@@ -89,16 +89,17 @@ def encoder_settings(directory: Path) -> dict[str, Any]:
     return {}
 
 
-def lowercase(tokenizer: Any) -> None:
-    """Make a tokenizer lower its input, as `do_lower_case` of sentence-transformers does."""
+def lowercase(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
+    """Make a tokenizer lower its input, as `do_lower_case` of sentence-transformers does, and return it."""
     from tokenizers import normalizers
 
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         tokenizer.do_lower_case = True
-        return
-    present = [backend.normalizer] if backend.normalizer else []
-    backend.normalizer = normalizers.Sequence([normalizers.Lowercase(), *present])
+    else:
+        present = [backend.normalizer] if backend.normalizer else []
+        backend.normalizer = normalizers.Sequence([normalizers.Lowercase(), *present])
+    return tokenizer
 
 
 def token_name(tokenizer: Any, row: int) -> str:
