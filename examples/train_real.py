@@ -41,6 +41,9 @@ from embedwatch_model.training import Trainer
 from embedwatch_model.training_settings import TrainingSettings
 
 PROBE_STEPS = 12
+FOR_STEPS = 0.9
+"""Share of the time for steps; the rest is for validations."""
+VALIDATIONS = 20
 TESTED = 500
 LONGEST_OUTPUT = 48
 
@@ -68,10 +71,11 @@ def train(options: argparse.Namespace, corpus: tuple[str, ...]) -> None:
     budget = options.minutes * 60
     probe = open_run(options.out / "probe", settings(options, corpus, PROBE_STEPS))
     probe.run = None  # keeps nothing
-    begin = time.process_time()
+    clock = Limit(budget)
+    probe.callbacks.append(clock)
     probe.fit()
-    per_step = (time.process_time() - begin) / PROBE_STEPS  # with a validation: an upper bound
-    steps = int(budget / per_step)
+    per_step = clock.used / (PROBE_STEPS - 1)
+    steps = int(budget * FOR_STEPS / per_step)
     limit = Limit(budget)
     trainer = open_run(options.out / "run", settings(options, corpus, steps), callbacks=[limit])
     print(f"# {steps} steps planned, {per_step:.3f} CPU s each", flush=True)
@@ -87,7 +91,7 @@ def train(options: argparse.Namespace, corpus: tuple[str, ...]) -> None:
 def settings(options: argparse.Namespace, corpus: tuple[str, ...], steps: int) -> RunSettings:
     """Return the settings of a run of so many steps."""
     german = options.what == "german"
-    every = max(steps // 20, 1)
+    every = max(steps // VALIDATIONS, PROBE_STEPS)
     return RunSettings(
         objective="translation" if german else "causal",
         corpus=corpus,
@@ -117,7 +121,9 @@ class Limit(Callback):
         self.begin = time.process_time()
 
     def on_step(self, trainer: Trainer, record: Any) -> None:
-        """Look at it."""
+        """Look at it; the first step of a process pays for what is set up once."""
+        if record.step == 1 and trainer.settings.schedule.steps == PROBE_STEPS:
+            self.begin = time.process_time()
         self.used = time.process_time() - self.begin
         if self.used > self.seconds:
             trainer.stop("time is over")
@@ -189,7 +195,7 @@ def report(options: argparse.Namespace, trainer: Trainer, reason: str, seconds: 
     )
     print(
         f"- {reason}: {progress.step:,} steps, {progress.tokens:,} tokens, {seconds / 60:.1f} CPU minutes with "
-        f"{20} validations; {progress.clipped:,} steps clipped, {progress.skipped} skipped"
+        f"{VALIDATIONS} validations; {progress.clipped:,} steps clipped, {progress.skipped} skipped"
     )
 
 
@@ -236,8 +242,7 @@ def greedy(model: Any, data: Pairs, rows: list[int]) -> list[list[int]]:
             ids = torch.cat([ids, logits[:, -1].argmax(-1, keepdim=True)], dim=1)
             if bool((ids == END).any(1).all()):
                 break
-        for row in ids[:, 1:].tolist():
-            found.append(row[: row.index(END)] if END in row else row)
+        found += [row[: row.index(END)] if END in row else row for row in ids[:, 1:].tolist()]
     return found
 
 

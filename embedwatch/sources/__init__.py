@@ -71,7 +71,12 @@ def _only_claimant(path: Path, known: Mapping[str, type[Source]]) -> type[Source
     """Return the Source that nobody else shares the file's ending with, though even it does not know the content."""
     label, kinds = label_of(path), ", ".join(known)
     with reading(path):
-        folder = path.is_dir()
+        folder, absent = path.is_dir(), not path.exists()
+    endings = tuple(ending for source in known.values() for ending in source.suffixes)
+    if absent and not path.is_absolute() and not path.name.lower().endswith(endings):
+        from embedwatch.loading.find import find_model
+
+        find_model(path)  # perhaps a model's name: says what to do where that is not in the cache
     if folder:
         raise UsageError(
             f"{label} is a folder that no source takes; name a file in it, or its kind with `--as KIND` ({kinds})"

@@ -239,3 +239,8 @@ def test_memory_is_flat_in_the_number_of_texts(bert: Path, write: Callable[..., 
     tracemalloc.stop()
     assert path.stat().st_size > 20 << 20
     assert peak < 8 << 20
+
+
+def test_a_name_that_is_not_in_the_cache_says_how_to_get_it() -> None:
+    with pytest.raises(InputError, match="download it first with `hf download some-org/none`"):
+        open_source("some-org/none")
