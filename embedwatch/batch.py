@@ -6,9 +6,10 @@ Values that several statistics need (finite mask, norms, unit rows, moments) are
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import NamedTuple
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -16,6 +17,9 @@ from torch import Tensor
 from embedwatch.core.errors import UsageError
 from embedwatch.geometry.norms import row_norms
 from embedwatch.hashing import combine, hash_rows, hash_text
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["AttentionBatch", "BatchMoments", "PairBatch", "TrainingStep", "VectorBatch"]
 
@@ -58,8 +62,46 @@ def _check_column(name: str, column: Tensor | None, count: int) -> None:
         )
 
 
+class _Rows:
+    """What batches of rows share: a length, and being cut and joined along their rows.
+
+    A field that is a tensor holds one entry for each row; everything else belongs to the batch as a whole.
+    """
+
+    def __len__(self) -> int:
+        return len(next(value for value in vars(self).values() if isinstance(value, Tensor)))
+
+    def take(self, index: Tensor | slice) -> Self:
+        """Return some of the rows, chosen by a mask, by positions or by a slice."""
+        chosen = {field.name: getattr(self, field.name) for field in fields(cast("Any", self))}
+        return type(self)(
+            **{name: value[index] if isinstance(value, Tensor) else value for name, value in chosen.items()}
+        )
+
+    def split(self, sizes: Sequence[int]) -> list[Self]:
+        """Cut into consecutive batches of these sizes."""
+        ends = list(accumulate(sizes))
+        return [self.take(slice(end - size, end)) for size, end in zip(sizes, ends, strict=True)]
+
+    @classmethod
+    def concat(cls, batches: Sequence[Self]) -> Self:
+        """Join batches of one source; what belongs to a batch as a whole is taken from the first."""
+        first = batches[0]
+        joined = {field.name: getattr(first, field.name) for field in fields(cast("Any", first))}
+        for name in joined:
+            columns = [getattr(batch, name) for batch in batches]
+            given = sum(isinstance(column, Tensor) for column in columns)
+            if given == len(columns):
+                joined[name] = torch.cat(columns)
+            elif given:
+                raise UsageError(
+                    f"all batches or none must have `{name}`, got {given} of {len(columns)}; give it to all"
+                )
+        return cls(**joined)
+
+
 @dataclass(eq=False)
-class VectorBatch:
+class VectorBatch(_Rows):
     """Rows of one Space.
 
     Args:
@@ -85,9 +127,6 @@ class VectorBatch:
         _check_column("labels", self.labels, len(self))
         self.rows = self.rows.detach()
 
-    def __len__(self) -> int:
-        return self.rows.shape[0]
-
     @property
     def dimension(self) -> int:
         """D."""
@@ -107,37 +146,17 @@ class VectorBatch:
 
     def take(self, index: Tensor | slice) -> VectorBatch:
         """Return some of the rows, chosen by a mask, by positions or by a slice; what is cached goes with them."""
-        taken = VectorBatch(
-            self.rows[index],
-            None if self.ids is None else self.ids[index],
-            None if self.labels is None else self.labels[index],
-            self.groups,
-            self.source,
-            self.segment,
-        )
+        taken = super().take(index)
         for name in ("norms", "content"):
             if name in self.__dict__:
                 taken.__dict__[name] = self.__dict__[name][index]
         return taken
 
-    def split(self, sizes: Sequence[int]) -> list[VectorBatch]:
-        """Cut into consecutive batches of these sizes."""
-        starts = [sum(sizes[:i]) for i in range(len(sizes))]
-        return [self.take(slice(start, start + size)) for start, size in zip(starts, sizes, strict=True)]
-
-    @staticmethod
-    def concat(batches: Sequence[VectorBatch]) -> VectorBatch:
-        """Join batches of one source."""
-        first = batches[0]
+    @classmethod
+    def concat(cls, batches: Sequence[VectorBatch]) -> VectorBatch:
+        """Join batches of one source; their groups share one table afterwards."""
         groups = list(dict.fromkeys(group for batch in batches for group in batch.groups))
-        return VectorBatch(
-            torch.cat([batch.rows for batch in batches]),
-            None if first.ids is None else torch.cat([batch.ids for batch in batches if batch.ids is not None]),
-            None if first.labels is None else torch.cat([_relabel(batch, groups) for batch in batches]),
-            groups,
-            first.source,
-            first.segment,
-        )
+        return super().concat([_relabelled(batch, groups) for batch in batches])
 
     @property
     def clean(self) -> VectorBatch:
@@ -218,15 +237,16 @@ class VectorBatch:
         return self.content if self.ids is None else combine(self.ids, hash_text(self.source))
 
 
-def _relabel(batch: VectorBatch, groups: list[str]) -> Tensor:
+def _relabelled(batch: VectorBatch, groups: list[str]) -> VectorBatch:
+    """Return the batch with labels that index into these groups."""
     if batch.labels is None:
-        raise UsageError("all batches or none must have `labels`, got a mix; label every batch")
+        return batch
     table = torch.tensor([groups.index(group) for group in batch.groups] + [-1], device=batch.labels.device)
-    return table[batch.labels]
+    return replace(batch, labels=table[batch.labels], groups=groups)
 
 
 @dataclass(eq=False)
-class PairBatch:
+class PairBatch(_Rows):
     """The same items in two spaces: (N, D1) and (N, D2) with the row numbers that pair them."""
 
     left: Tensor
@@ -245,9 +265,6 @@ class PairBatch:
             )
         _check_column("ids", self.ids, len(self.left))
 
-    def __len__(self) -> int:
-        return self.left.shape[0]
-
     def sides(self) -> tuple[VectorBatch, VectorBatch]:
         """Return both sides as batches of vectors."""
         return (
@@ -257,7 +274,7 @@ class PairBatch:
 
 
 @dataclass(eq=False)
-class AttentionBatch:
+class AttentionBatch(_Rows):
     """Sampled query rows of one attention layer.
 
     Args:
@@ -284,9 +301,6 @@ class AttentionBatch:
             )
         _check_column("positions", self.positions, len(self.logits))
         _check_column("heads", self.heads, len(self.logits))
-
-    def __len__(self) -> int:
-        return self.logits.shape[0]
 
     @cached_property
     def weights(self) -> Tensor:

@@ -1,6 +1,6 @@
 """What config.json says the model is: its class, built without weights, and the names of its tables.
 
-Only classes of transformers itself are built. Nothing in the directory is ever imported.
+Only classes of transformers itself are built, and our own model. Nothing in the directory is ever imported.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from embedwatch.core.errors import InputError
 from embedwatch.loading.configuration import configure, text_config_of
 from embedwatch.loading.find import CONFIG, read_json, short
 from embedwatch.loading.messages import first_line
+from embedwatch.loading.own import OwnConfig, OwnModel
 from embedwatch.loading.positions import position_limit, position_module, position_words
 from embedwatch.loading.quiet import quiet
 
@@ -112,10 +113,12 @@ def _build(config: Any, label: str, *, custom: bool) -> PreTrainedModel:
     raise InputError(f"`{label}` must describe a model that reads tokens, got {config.model_type!r}; {why}")
 
 
-def _classes(config: Any) -> list[type[PreTrainedModel]]:
+def _classes(config: Any) -> list[type[Any]]:
     """Return the classes that may encode texts: the encoder alone where transformers has one, then the base model."""
     from transformers import MODEL_FOR_TEXT_ENCODING_MAPPING, MODEL_MAPPING
 
+    if isinstance(config, OwnConfig):
+        return [OwnModel]
     names = getattr(config, "architectures", None)
     named = [cls for name in (names if isinstance(names, list) else []) if (cls := _class_named(name, config))]
     bases = MODEL_MAPPING.get(type(config), None) or ()

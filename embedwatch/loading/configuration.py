@@ -8,6 +8,7 @@ from typing import Any
 
 from embedwatch.core.errors import InputError, did_you_mean
 from embedwatch.loading.messages import first_line
+from embedwatch.loading.own import OWN, OwnConfig
 
 __all__ = ["configure", "text_config_of"]
 
@@ -49,13 +50,13 @@ def configure(raw: dict[str, Any], label: str) -> Any:
     kind = raw.get("model_type")
     if not isinstance(kind, str):
         raise InputError(f"`{label}` must name a `model_type`, got {kind!r}; this is not the file of a transformer")
-    if kind not in CONFIG_MAPPING:
+    if kind != OWN and kind not in CONFIG_MAPPING:
         if "auto_map" in raw:
             raise InputError(
                 f"`{label}` needs code from the directory for model type {kind!r}, which is never run; "
                 "save the vectors to a file and audit that"
             )
-        hint = did_you_mean(kind, CONFIG_MAPPING.keys()) or "a newer transformers may know it"
+        hint = did_you_mean(kind, [*CONFIG_MAPPING.keys(), OWN]) or "a newer transformers may know it"
         raise InputError(f"`{label}` must name a model type that transformers knows, got {kind!r}; {hint}")
     if kind == "mistral" and "layer_types" in raw:
         kind = "ministral"  # as transformers reads it: the layers of this one differ
@@ -64,6 +65,8 @@ def configure(raw: dict[str, Any], label: str) -> Any:
     if deep > MOST_LAYERS:
         raise InputError(f"`{label}` must have at most {MOST_LAYERS:,} layers, got {deep:,}; restore the file")
     try:
+        if kind == OWN:
+            return OwnConfig.from_json(raw)
         config = CONFIG_MAPPING[kind].from_dict(clean)
         _without_cache(config)
         return config

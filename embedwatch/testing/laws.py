@@ -11,8 +11,9 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from itertools import pairwise
+from dataclasses import fields, replace
+from functools import partial
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -59,33 +60,79 @@ def _fail(statistic: AnyStatistic, what: str) -> None:
     raise LawViolation(f"{type(statistic).__name__} ({statistic.settings()}): {what}")
 
 
-def _example(statistic: type[AnyStatistic], draw: Draw) -> tuple[AnyStatistic, Any]:
-    """Draw one empty instance with its batches joined to one."""
+class _Stream:
+    """Some batches of one source: cut anywhere where batches are rows, between batches where each is one step."""
+
+    def __init__(self, batches: Iterable[Any]) -> None:
+        self.batches = list(batches)
+
+    def __len__(self) -> int:
+        return sum(len(batch) for batch in self.batches)
+
+    @property
+    def whole(self) -> Any:
+        """All rows as one batch, or all steps in order: what `oracle` takes."""
+        first = self.batches[0]
+        return type(first).concat(self.batches) if hasattr(first, "concat") else self.batches
+
+    def split(self, sizes: Sequence[int]) -> list[_Stream]:
+        """Cut into consecutive streams of these sizes."""
+        if hasattr(self.batches[0], "concat"):
+            return [_Stream([part]) for part in self.whole.split(sizes)]
+        edges = [0, *accumulate(sizes)]
+        return [_Stream(self.batches[start:end]) for start, end in pairwise(edges)]
+
+    @property
+    def matrices(self) -> list[str]:
+        """Names of the fields that hold rows of floating point numbers."""
+        first = self.batches[0]
+        return [field.name for field in fields(first) if _is_matrix(getattr(first, field.name))]
+
+    def change(self, act: Callable[[torch.Tensor], torch.Tensor]) -> _Stream:
+        """Return the stream with something done to each matrix."""
+        whole = self.whole
+        return _Stream([replace(whole, **{name: act(getattr(whole, name)) for name in self.matrices})])
+
+    def append(self, rows: Mapping[str, torch.Tensor]) -> _Stream:
+        """Return the stream with more rows at its end: row numbers of their own, all else as the first row has."""
+        whole = self.whole
+        count = len(next(iter(rows.values())))
+        extra = whole.take(torch.zeros(count, dtype=torch.int64))
+        ids = {"ids": whole.ids.max() + 1 + torch.arange(count)} if getattr(whole, "ids", None) is not None else {}
+        typed = {name: value.to(getattr(whole, name)) for name, value in rows.items()}
+        return _Stream([type(whole).concat([whole, replace(extra, **typed, **ids)])])
+
+
+def _is_matrix(value: object) -> bool:
+    return isinstance(value, torch.Tensor) and value.ndim == 2 and value.is_floating_point()
+
+
+def _example(statistic: type[AnyStatistic], draw: Draw) -> tuple[AnyStatistic, _Stream]:
+    """Draw one empty instance with its stream."""
     seed = draw(st.integers(0, 2**16))
     choices = list(statistic.examples(seed))
     if not choices:
         raise LawViolation(f"{statistic.__name__}.examples({seed}) must yield at least one instance, got none")
     empty, batches = choices[draw(st.integers(0, len(choices) - 1))]
-    return empty, _concat(batches)
+    return empty, _Stream(batches)
 
 
-def _concat(batches: Sequence[Any]) -> Any:
-    return type(batches[0]).concat(batches)
-
-
-def _cut(batch: Any, draw: Draw, *, parts: int | None = None) -> list[Any]:
-    """Cut a batch at drawn places; parts may be empty, of one row, very unequal."""
-    count = len(batch)
+def _cut(stream: _Stream, draw: Draw, *, parts: int | None = None) -> list[_Stream]:
+    """Cut a stream at drawn places; parts may be empty, of one row, very unequal."""
     number = draw(st.integers(1, 5)) if parts is None else parts
-    places = sorted(draw(st.integers(0, count)) for _ in range(number - 1))
-    edges = [0, *places, count]
-    return list(batch.split([right - left for left, right in pairwise(edges)]))
+    places = sorted(draw(st.integers(0, len(stream))) for _ in range(number - 1))
+    return stream.split([right - left for left, right in pairwise([0, *places, len(stream)])])
 
 
-def _fed(empty: AnyStatistic, batches: Iterable[Any]) -> AnyStatistic:
+def _feed(statistic: AnyStatistic, stream: _Stream) -> None:
+    for batch in stream.batches:
+        statistic.update(batch)
+
+
+def _fed(empty: AnyStatistic, streams: Iterable[_Stream]) -> AnyStatistic:
     fed = empty.fresh()
-    for batch in batches:
-        fed.update(batch)
+    for stream in streams:
+        _feed(fed, stream)
     return fed
 
 
@@ -122,7 +169,7 @@ def _law_oracle(statistic: type[AnyStatistic], draw: Draw) -> None:
     """Equals its own formula on the whole data, however the rows arrive."""
     empty, whole = _example(statistic, draw)
     fed = _fed(empty, _cut(whole, draw))
-    _same(fed, _values(fed), fed.oracle(whole), fed.tolerance, "oracle")
+    _same(fed, _values(fed), fed.oracle(whole.whole), fed.tolerance, "oracle")
 
 
 def _law_split(statistic: type[AnyStatistic], draw: Draw) -> None:
@@ -186,7 +233,7 @@ def _law_identity(statistic: type[AnyStatistic], draw: Draw) -> None:
     nothing = empty.fresh()
     nothing.merge(empty.fresh())
     _same(nothing, _values(nothing), _values(empty.fresh()), lambda _: 0.0, "empty merged with empty")
-    fed.update(whole.split([0, len(whole)])[0])
+    _feed(fed, whole.split([0, len(whole)])[0])
     _same(fed, _values(fed), wanted, lambda _: 0.0, "batch without rows")
 
 
@@ -200,12 +247,12 @@ def _law_state(statistic: type[AnyStatistic], draw: Draw) -> None:
     copy.load_state_dict(state)
     _same(copy, _values(copy), _values(fed), lambda _: 1e-12, "state round trip")
     before = _values(copy)
-    fed.update(second)
+    _feed(fed, second)
     for value in state.values():
         if isinstance(value, torch.Tensor) and value.numel():
             value.zero_()
     _same(copy, _values(copy), before, lambda _: 0.0, "state is a copy")
-    copy.update(second)
+    _feed(copy, second)
     _same(copy, _values(copy), _values(fed), copy.merge_tolerance, "state continues")
     blank = empty.fresh()
     blank.load_state_dict(empty.fresh().state_dict())
@@ -215,55 +262,50 @@ def _law_state(statistic: type[AnyStatistic], draw: Draw) -> None:
 def _law_precision(statistic: type[AnyStatistic], draw: Draw) -> None:
     """float16 and bfloat16 rows count as their float32 values; float64 rows as what they are."""
     empty, whole = _example(statistic, draw)
-    if not hasattr(whole, "rows"):
+    if not whole.matrices:
         return
     dtype = draw(st.sampled_from([torch.float16, torch.bfloat16, torch.float32, torch.float64]))
-    given_rows = whole.rows.to(dtype)
-    fed = _fed(empty, [replace(whole, rows=given_rows)])
-    wide = _fed(empty, [replace(whole, rows=given_rows.float())])
+    given_rows = whole.change(lambda rows: rows.to(dtype))
+    fed = _fed(empty, [given_rows])
+    wide = _fed(empty, [given_rows.change(torch.Tensor.float)])
     _same(fed, _values(fed), _values(wide), lambda key: max(1e-4, fed.tolerance(key)), f"rows in {dtype}")
 
 
 def _law_defects(statistic: type[AnyStatistic], draw: Draw) -> None:
     """Rows with NaN or Inf are skipped, or counted by those whose subject they are; the rest is as without them."""
     empty, whole = _example(statistic, draw)
-    if not hasattr(whole, "rows"):
+    if not whole.matrices:
         return
-    count = draw(st.integers(1, 4))
-    bad = whole.take(slice(0, count)).rows.clone()
+    count = min(len(whole), draw(st.integers(1, 4)))
+    sound = whole.whole.take(slice(0, count))
+    rows = {name: getattr(sound, name).clone() for name in whole.matrices}
+    bad = rows[draw(st.sampled_from(whole.matrices))]
     bad[:, draw(st.integers(0, bad.shape[1] - 1))] = draw(st.sampled_from([math.nan, math.inf, -math.inf]))
-    mixed = _joined(whole, bad)
+    mixed = whole.append(rows)
     fed = _fed(empty, _cut(mixed, draw))
     if statistic.counts_defects:
-        _same(fed, _values(fed), fed.oracle(mixed), fed.tolerance, "rows with NaN or Inf")
+        _same(fed, _values(fed), fed.oracle(mixed.whole), fed.tolerance, "rows with NaN or Inf")
     else:
         clean = _fed(empty, [whole])
         _same(fed, _values(fed), _values(clean), fed.merge_tolerance, "rows with NaN or Inf")
-    only = _fed(empty, [replace(mixed.take(slice(len(whole), len(mixed))))])
-    _values(only)
+    _values(_fed(empty, mixed.split([len(whole), count])[1:]))
 
 
 def _law_hostile(statistic: type[AnyStatistic], draw: Draw) -> None:
     """Zero, equal, huge and tiny rows give what the formula gives, and never a number that is not finite."""
     empty, whole = _example(statistic, draw)
-    if not hasattr(whole, "rows"):
+    if not whole.matrices:
         return
-    dimension = whole.rows.shape[1]
     kind = draw(st.sampled_from(["zero", "equal", "huge", "tiny", "all equal", "all zero"]))
-    row = whole.rows[:1].float()
-    extra = {
-        "zero": torch.zeros(2, dimension),
-        "equal": row.expand(3, -1),
-        "huge": row * HUGE,
-        "tiny": row * TINY,
-        "all equal": row.expand(len(whole), -1),
-        "all zero": torch.zeros(len(whole), dimension),
-    }[kind]
-    mixed = _joined(whole, extra)
+    factor = {"zero": 0.0, "all zero": 0.0, "huge": HUGE, "tiny": TINY}.get(kind, 1.0)
+    count = len(whole) if kind.startswith("all") else 3
+    first = whole.whole.take(slice(0, 1))
+    rows = {name: (getattr(first, name).float() * factor).expand(count, -1) for name in whole.matrices}
+    mixed = whole.append(rows)
     if kind.startswith("all"):
-        mixed = mixed.take(slice(len(whole), len(mixed)))
+        mixed = mixed.split([len(whole), count])[1]
     fed = _fed(empty, _cut(mixed, draw))
-    _same(fed, _values(fed), fed.oracle(mixed), lambda key: max(1e-3, fed.tolerance(key)), f"{kind} rows")
+    _same(fed, _values(fed), fed.oracle(mixed.whole), lambda key: max(1e-3, fed.tolerance(key)), f"{kind} rows")
     once = _fed(empty, [mixed])
     _same(fed, _values(fed), _values(once), lambda key: max(1e-4, fed.merge_tolerance(key)), f"{kind} rows, split")
 
@@ -271,17 +313,16 @@ def _law_hostile(statistic: type[AnyStatistic], draw: Draw) -> None:
 def _law_refusal(statistic: type[AnyStatistic], draw: Draw) -> None:
     """Another dimension, class or configuration is refused with a message that names both."""
     empty, whole = _example(statistic, draw)
-    if not hasattr(whole, "rows"):
-        return
     fed = _fed(empty, [whole])
-    narrow = replace(whole, rows=torch.cat([whole.rows, whole.rows], dim=1))
     wanted = _values(fed)
-    for what, act in (
-        ("update with another dimension", lambda: fed.update(narrow)),
-        ("merge with another dimension", lambda: fed.merge(_fed(empty, [narrow]))),
-    ):
-        _refused(fed, what, act, str(whole.rows.shape[1]), str(narrow.rows.shape[1]))
     _refused(fed, "merge with another class", lambda: fed.merge(_stranger()), type(fed).__name__)
+    for name in set(whole.matrices) & {"rows", "left", "right"}:
+        rows = getattr(whole.whole, name)
+        wide = replace(whole.whole, **{name: torch.cat([rows, rows], dim=1)})
+        words = str(rows.shape[1]), str(2 * rows.shape[1])
+        other = _fed(empty, [_Stream([wide])])
+        _refused(fed, "update with another dimension", partial(fed.update, wide), *words)
+        _refused(fed, "merge with another dimension", partial(fed.merge, other), *words)
     _same(fed, _values(fed), wanted, lambda _: 0.0, "a refusal changes nothing")
 
 
@@ -289,10 +330,9 @@ def _law_memory(statistic: type[AnyStatistic], draw: Draw) -> None:
     """The state never exceeds the stated bound, however many rows come."""
     empty, whole = _example(statistic, draw)
     fed = empty.fresh()
-    rows = getattr(whole, "rows", None)
-    bound = fed.memory(1 if rows is None else rows.shape[1])
+    bound = fed.memory(max((getattr(whole.whole, name).shape[1] for name in whole.matrices), default=1))
     for turn in range(6):
-        fed.update(_shifted(whole, turn))
+        _feed(fed, _shifted(whole, turn))
         size = sum(_size(value) for value in fed.state_dict().values())
         if size > bound + 64:
             _fail(fed, f"memory: the state takes {size} bytes after {turn + 1} batches, stated are {bound}")
@@ -301,11 +341,11 @@ def _law_memory(statistic: type[AnyStatistic], draw: Draw) -> None:
 def _law_purity(statistic: type[AnyStatistic], draw: Draw) -> None:
     """Update, merge and compute leave the batch, the other, the random generators and themselves as they were."""
     empty, whole = _example(statistic, draw)
-    rows = getattr(whole, "rows", None)
-    before = None if rows is None else rows.clone()
+    matrices = [getattr(batch, name) for name in whole.matrices for batch in whole.batches]
+    before = [rows.clone() for rows in matrices]
     generators = (torch.get_rng_state().clone(), repr(np.random.get_state()), random.getstate())
-    left, right = _cut(whole, draw, parts=2)
-    fed, other = _fed(empty, [left]), _fed(empty, [right])
+    half = draw(st.integers(0, len(whole.batches)))
+    fed, other = (_fed(empty, [_Stream(part)]) for part in (whole.batches[:half], whole.batches[half:]))
     others = _values(other)
     fed.merge(other)
     fed.exhibits()
@@ -317,14 +357,15 @@ def _law_purity(statistic: type[AnyStatistic], draw: Draw) -> None:
         random.getstate(),
     ):
         _fail(fed, "purity: a global random generator was used")
-    if rows is not None and before is not None:
-        if not torch.equal(rows.view(torch.uint8), before.view(torch.uint8)):
-            _fail(fed, "purity: update changed the rows")
-        try:
+    if any(not torch.equal(a.view(torch.uint8), b.view(torch.uint8)) for a, b in zip(matrices, before, strict=True)):
+        _fail(fed, "purity: update changed the rows")
+    try:
+        for rows in matrices:
             rows.fill_(0.5)
-            _same(fed, _values(fed), values, lambda _: 0.0, "no view of the rows is kept")
-        finally:
-            rows.copy_(before)
+        _same(fed, _values(fed), values, lambda _: 0.0, "no view of the rows is kept")
+    finally:
+        for rows, was in zip(matrices, before, strict=True):
+            rows.copy_(was)
 
 
 def _law_declaration(statistic: type[AnyStatistic], draw: Draw) -> None:
@@ -386,20 +427,13 @@ def _copy(statistic: AnyStatistic) -> AnyStatistic:
     return copy
 
 
-def _joined(whole: Any, rows: torch.Tensor) -> Any:
-    """Append rows to a batch, with row numbers of their own and the first row's label."""
-    count = len(rows)
-    ids = None if whole.ids is None else torch.cat([whole.ids, whole.ids.max() + 1 + torch.arange(count)])
-    labels = None if whole.labels is None else torch.cat([whole.labels, whole.labels[:1].expand(count)])
-    return replace(whole, rows=torch.cat([whole.rows, rows.to(whole.rows)]), ids=ids, labels=labels)
-
-
-def _shifted(batch: Any, turn: int) -> Any:
-    """Return other rows of the same shape, as if the source went on."""
-    if not hasattr(batch, "rows"):
-        return batch
-    ids = None if batch.ids is None else batch.ids + turn * len(batch)
-    return replace(batch, rows=batch.rows * (1 + 0.1 * turn), ids=ids)
+def _shifted(stream: _Stream, turn: int) -> _Stream:
+    """Return other rows of the same shape, or later steps, as if the source went on."""
+    shift = turn * len(stream)
+    if not hasattr(stream.batches[0], "concat"):
+        return _Stream([replace(batch, step=batch.step + shift) for batch in stream.batches])
+    whole = stream.change(lambda rows: rows * (1 + 0.1 * turn)).whole
+    return _Stream([replace(whole, ids=whole.ids + shift) if getattr(whole, "ids", None) is not None else whole])
 
 
 def _size(value: Any) -> int:

@@ -179,6 +179,8 @@ class ChangesTheBatch(Sound, register=False):
 
 
 class KeepsAView(Sound, register=False):
+    last = torch.zeros(0, 3)
+
     def update(self, batch: VectorBatch) -> None:
         super().update(batch)
         self.last = batch.rows
