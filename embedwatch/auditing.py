@@ -14,6 +14,7 @@ from typing import Any
 from embedwatch.core.boundary import Boundary, OnError
 from embedwatch.core.errors import InputError, UsageError
 from embedwatch.core.exhibit import Exhibit
+from embedwatch.core.registry import PluginT
 from embedwatch.core.sink import Sink
 from embedwatch.core.snapshot import Snapshot, Space
 from embedwatch.core.source import Source
@@ -225,7 +226,7 @@ class _Work:
             coverage={"rows_expected": window.rows if source.rows is None else source.rows, "rows_read": window.rows},
             notes=source.notes,
         )
-        verdicts = Judge([check() for check in selection.checks], boundary=self.boundary).judge(snapshot)
+        verdicts = Judge(list(self._made("check", selection.checks)), boundary=self.boundary).judge(snapshot)
         exhibits = tuple(_named(exhibit, source) for exhibit in self._exhibits(window, verdicts))
         shown = replace(snapshot, measurements=tuple(m for m in snapshot if m.name in selection.metrics))
         for sink in self.sinks:
@@ -233,13 +234,19 @@ class _Work:
                 sink.write(shown, verdicts, exhibits)
         return Judged(shown, tuple(verdicts), exhibits, time.perf_counter() - started)
 
+    def _made(self, stage: str, classes: Sequence[type[PluginT]]) -> Iterator[PluginT]:
+        """Yield an instance of each class; one that cannot be made is counted and left out."""
+        for cls in classes:
+            with self.boundary.guard(stage, cls.name):
+                yield cls()
+
     def _read(self, source: Source, selection: Selection) -> Window:
-        window = Window([statistic() for statistic in selection.statistics], boundary=self.boundary)
+        window = Window(list(self._made("statistic", selection.statistics)), boundary=self.boundary)
         with self.progress(f"{source.label}/{source.place}", source.rows) as advance:
             for batch in source.batches(source.batch_rows):
                 window.update(batch)
                 advance(window.rows)
-        window.ended = time.time()
+        window.close(time.time())
         return window
 
     def _exhibits(self, window: Window, verdicts: Sequence[Verdict]) -> list[Exhibit]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -18,12 +18,10 @@ from embedwatch.core.errors import UsageError
 from embedwatch.geometry.norms import row_norms
 from embedwatch.hashing import combine, hash_rows, hash_text
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
 __all__ = ["AttentionBatch", "BatchMoments", "PairBatch", "TrainingStep", "VectorBatch"]
 
 FLOAT32_MAX = torch.finfo(torch.float32).max
+FLOAT32_LEAST = 2.0**-149
 SAFE_NORM = 1e15
 """Beyond this norm, or below its inverse, squares may leave the range of float32: float64 is used instead."""
 
@@ -62,6 +60,9 @@ def _check_column(name: str, column: Tensor | None, count: int) -> None:
         )
 
 
+RowsT = TypeVar("RowsT", bound="_Rows")
+
+
 class _Rows:
     """What batches of rows share: a length, and being cut and joined along their rows.
 
@@ -71,20 +72,20 @@ class _Rows:
     def __len__(self) -> int:
         return len(next(value for value in vars(self).values() if isinstance(value, Tensor)))
 
-    def take(self, index: Tensor | slice) -> Self:
+    def take(self: RowsT, index: Tensor | slice) -> RowsT:
         """Return some of the rows, chosen by a mask, by positions or by a slice."""
         chosen = {field.name: getattr(self, field.name) for field in fields(cast("Any", self))}
         return type(self)(
             **{name: value[index] if isinstance(value, Tensor) else value for name, value in chosen.items()}
         )
 
-    def split(self, sizes: Sequence[int]) -> list[Self]:
+    def split(self: RowsT, sizes: Sequence[int]) -> list[RowsT]:
         """Cut into consecutive batches of these sizes."""
         ends = list(accumulate(sizes))
         return [self.take(slice(end - size, end)) for size, end in zip(sizes, ends, strict=True)]
 
     @classmethod
-    def concat(cls, batches: Sequence[Self]) -> Self:
+    def concat(cls: type[RowsT], batches: Sequence[RowsT]) -> RowsT:
         """Join batches of one source; what belongs to a batch as a whole is taken from the first."""
         first = batches[0]
         joined = {field.name: getattr(first, field.name) for field in fields(cast("Any", first))}
@@ -106,7 +107,7 @@ class VectorBatch(_Rows):
 
     Args:
         rows: (N, D) floating point, on any device. Never modified.
-        ids: (N,) int64 row numbers in the source. With them a row is sampled by its identity and can be named.
+        ids: (N,) int64 row numbers in the source, each used once. With them a row is sampled by its identity and named.
             Without them it is sampled by its content, so that equal rows count once in samples.
         labels: (N,) int64 index into `groups`, -1 for none.
         groups: names of the groups.
@@ -125,6 +126,10 @@ class VectorBatch(_Rows):
         _check_matrix("rows", self.rows)
         _check_column("ids", self.ids, len(self))
         _check_column("labels", self.labels, len(self))
+        if self.labels is not None and len(self) and int(self.labels.max()) >= len(self.groups):
+            raise UsageError(
+                f"`labels` must index into {len(self.groups)} `groups`, got {int(self.labels.max())}; name every group"
+            )
         self.rows = self.rows.detach()
 
     @property
@@ -134,8 +139,12 @@ class VectorBatch(_Rows):
 
     @cached_property
     def norms(self) -> Tensor:
-        """Euclidean norm of each row, in float64; not finite for rows that hold NaN or Inf. Shape: (N,)."""
-        return row_norms(self.rows)
+        """Euclidean norm of each row, in float64; not finite for rows that hold NaN or Inf. Shape: (N,).
+
+        What float32 cannot tell from zero, which only float64 rows can be, counts as zero.
+        """
+        norms = row_norms(self.rows)
+        return torch.where(norms < FLOAT32_LEAST, 0.0, norms)
 
     @cached_property
     def finite(self) -> Tensor:
@@ -173,9 +182,8 @@ class VectorBatch(_Rows):
     def _cleaned(self) -> VectorBatch | None:
         """The batch `clean` where it is another one: a batch that held itself would stay until a garbage collection."""
         batch = self if bool(self.finite.all()) else self.take(self.finite)
-        norms = batch.norms
-        extreme = (norms > SAFE_NORM) | ((norms > 0) & (norms < 1 / SAFE_NORM))
-        dtype = torch.float64 if batch.rows.dtype == torch.float64 or bool(extreme.any()) else torch.float32
+        wide = batch.rows.dtype == torch.float64 or bool(_is_extreme(batch.norms).any())
+        dtype = torch.float64 if wide else torch.float32
         if batch.rows.dtype == dtype:
             return None if batch is self else batch
         if dtype == torch.float64:
@@ -191,9 +199,18 @@ class VectorBatch(_Rows):
 
     @cached_property
     def unit(self) -> Tensor:
-        """The rows of `directed`, scaled to norm 1. Shape: (M, D)."""
+        """The rows of `directed`, scaled to norm 1, in float32 unless given in float64. Shape: (M, D).
+
+        A row's unit row does not depend on the others of its batch, also where some need float64 to be scaled.
+        """
         batch = self.directed
-        return batch.rows * batch.norms.reciprocal().to(batch.rows.dtype)[:, None]  # (M, D)
+        if self.rows.dtype == torch.float64:
+            return batch.rows * batch.norms.reciprocal()[:, None]  # (M, D)
+        unit = batch.rows.float() * batch.norms.reciprocal().float()[:, None]  # (M, D)
+        if batch.rows.dtype == torch.float64:
+            hard = _is_extreme(batch.norms)
+            unit[hard] = (batch.rows[hard] / batch.norms[hard, None]).float()
+        return unit
 
     @cached_property
     def _centred(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -235,6 +252,11 @@ class VectorBatch(_Rows):
     def keys(self) -> Tensor:
         """64-bit identity of each row: source and row number, or its content where it has no number. (N,) int64."""
         return self.content if self.ids is None else combine(self.ids, hash_text(self.source))
+
+
+def _is_extreme(norms: Tensor) -> Tensor:
+    """Return which rows have squares, or a reciprocal, that float32 does not hold well. Shape: (N,) -> (N,) bool."""
+    return (norms > SAFE_NORM) | ((norms > 0) & (norms < 1 / SAFE_NORM))
 
 
 def _relabelled(batch: VectorBatch, groups: list[str]) -> VectorBatch:

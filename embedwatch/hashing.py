@@ -74,7 +74,10 @@ def hash_rows(rows: Tensor) -> Tensor:
         rows = rows.float()
     if rows.dtype == torch.float32 and rows.shape[1] % 2:
         rows = torch.nn.functional.pad(rows, (0, 1))  # (N, D + 1)
-    words = rows.contiguous().view(torch.int64)  # (N, W)
+    rows = rows.contiguous()
+    if rows.storage_offset() % 2:
+        rows = rows.clone()  # a view of 64-bit words must start at one
+    words = rows.view(torch.int64)  # (N, W)
     coefficients = _coefficients(words.shape[1], words.device)
     parts = [_multilinear(part, coefficients) for part in words.split(CHUNK)]
     return hash_integers(torch.cat(parts) if parts else words.sum(1))  # (N,)

@@ -39,16 +39,16 @@ class Judge:
         """Return the verdicts of all checks that apply to the Snapshot."""
         verdicts = []
         for check in self.checks:
-            evidence = Evidence(None, check.limit, snapshot.provenance.rows, "The check failed; see the log.")
-            with self.boundary.guard("check", check.name):
-                if self.boundary.is_off("check", check.name):
-                    evidence = Evidence(
-                        None, check.limit, snapshot.provenance.rows, "The check failed too often and is off."
-                    )
-                elif not check.applies(snapshot):
-                    continue
-                else:
+            rows = snapshot.provenance.rows
+            if not self.boundary.is_off("check", check.name):
+                evidence = Evidence(None, check.limit, rows, "The check failed; see the log.")
+                with self.boundary.guard("check", check.name):
+                    if not check.applies(snapshot):
+                        continue
                     evidence = check.evaluate(snapshot, reference, history)
+                    self.boundary.recover("check", check.name)
+            else:
+                evidence = Evidence(None, check.limit, rows, "The check failed too often and is off.")
             verdicts.append(_verdict(check, snapshot, evidence))
         return verdicts
 

@@ -46,7 +46,9 @@ class Selection:
             UsageError: for a name that is no statistic, measurement or check, or if nothing is left.
         """
         statistics: dict[str, type[AnyStatistic]] = {
-            name: statistic for name, statistic in registered(Statistic).items() if statistic.consumes == consumes
+            name: statistic
+            for name, statistic in registered(Statistic).items()
+            if statistic.consumes == consumes and not statistic.needs_reference
         }
         checks = registered(Check)
         wanted = _metrics(only, statistics, checks) if only else _metrics(statistics, statistics, checks)

@@ -8,10 +8,11 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
+from itertools import takewhile
 from typing import Any
 
 from embedwatch.core.boundary import Boundary
-from embedwatch.core.errors import UsageError
+from embedwatch.core.errors import MergeError, UsageError
 from embedwatch.core.exhibit import Exhibit
 from embedwatch.core.measurement import Measurement
 from embedwatch.core.snapshot import Provenance, Snapshot, Space
@@ -47,7 +48,13 @@ class Window:
         """Names of the statistics that are left out."""
 
     def update(self, batch: Any) -> None:
-        """Feed a batch to every Statistic."""
+        """Feed a batch to every Statistic; one of another dimension than the first is refused whole, and counted."""
+        dimension: int | None = getattr(batch, "dimension", None)
+        accepted = not self.rows or dimension == self.dimension
+        with self.boundary.guard("window", "dimension"):
+            _check(accepted, f"rows must have {self.dimension} dimensions like those before, got {dimension}")
+        if not accepted:
+            return
         for name, statistic in self.statistics.items():
             if name not in self.failed:
                 self.failed.add(name)  # until it has succeeded
@@ -55,7 +62,7 @@ class Window:
                     statistic.update(batch)
                     self.failed.discard(name)
         self.rows += len(batch)
-        self.dimension = getattr(batch, "dimension", self.dimension)
+        self.dimension = dimension
 
     def merge(self, other: Window) -> None:
         """Add the rows of a window of the same statistics. The other is left as it was."""
@@ -67,19 +74,30 @@ class Window:
         self.failed |= other.failed
         for name, statistic in self.statistics.items():
             if name not in self.failed:
-                statistic.merge(other.statistics[name])
+                self.failed.add(name)
+                with self.boundary.guard("merge", name):
+                    statistic.merge(other.statistics[name])
+                    self.failed.discard(name)
         self.rows += other.rows
         self.dimension = other.dimension if self.dimension is None else self.dimension
         self.started = min(self.started, other.started)
         self.ended = max((end for end in (self.ended, other.ended) if end is not None), default=None)
 
+    def close(self, ended: float) -> None:
+        """Say that no more rows come; what saw them all has recovered from earlier failures."""
+        self.ended = ended
+        for name in self.statistics.keys() - self.failed:
+            self.boundary.recover("statistic", name)
+
     def measurements(self) -> list[Measurement]:
-        """Return the measurements of every Statistic that saw all rows."""
+        """Return the measurements of every Statistic; those of one that did not see all rows are without value."""
         found: list[Measurement] = []
         for name, statistic in self.statistics.items():
+            measured = [metric.missing() for metric in statistic.metrics]
             if name not in self.failed:
                 with self.boundary.guard("compute", name):
-                    found += statistic.compute()
+                    measured = statistic.compute()
+            found += measured
         return found
 
     def exhibits(self, names: Sequence[str] | None = None) -> list[Exhibit]:
@@ -112,6 +130,11 @@ class Window:
             notes=tuple(notes),
         )
         return Snapshot(space, tuple(self.measurements()), provenance)
+
+
+def _check(held: object, message: str) -> None:
+    if not held:
+        raise MergeError(message)
 
 
 @lru_cache(maxsize=1)
@@ -175,7 +198,7 @@ class Windows:
             if not self._open.rows:
                 return None
             closed, self._open = self._open, fresh
-            closed.ended = self._clock()
+            closed.close(self._clock())
             self._closed.append(closed)
         return closed
 
@@ -183,11 +206,15 @@ class Windows:
         return len(self._closed)
 
     def last(self, count: int) -> Window | None:
-        """Return the merge of the last `count` closed windows, or of as many as there are; `None` for none."""
+        """Return the merge of the last `count` closed windows, or of as many as there are; `None` for none.
+
+        Where the dimension of the rows changed (another model), only windows since then are merged.
+        """
         with self._lock:
-            chosen = list(self._closed)[-count:] if count > 0 else []
-        if not chosen:
+            newest = list(self._closed)[-count:][::-1] if count > 0 else []
+        if not newest:
             return None
+        chosen = list(takewhile(lambda window: window.dimension == newest[0].dimension, newest))[::-1]
         merged = self._fresh()
         merged.started = chosen[0].started
         for window in chosen:

@@ -72,7 +72,7 @@ def test_rows_beyond_the_squares_of_float32_are_computed_in_float64(scale: float
     batch = VectorBatch(torch.tensor([[3.0, 4.0], [1.0, 0.0]]) * scale)
     assert batch.clean.rows.dtype == torch.float64
     torch.testing.assert_close(batch.norms / scale, torch.tensor([5.0, 1.0], dtype=torch.float64), rtol=1e-6, atol=0)
-    torch.testing.assert_close(batch.unit.norm(dim=1), torch.ones(2, dtype=torch.float64))
+    torch.testing.assert_close(batch.unit.norm(dim=1), torch.ones(2))
     assert torch.equal(batch.clean.content, batch.content)
 
 

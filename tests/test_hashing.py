@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 
@@ -52,3 +54,9 @@ def test_identities_differ_by_source_and_are_spread() -> None:
     assert len(torch.cat([first, second]).unique()) == 20_000
     counts = torch.histc((first % 16).float(), bins=16, min=0, max=15)
     assert float((counts - 625).abs().max()) < 6 * 25  # six standard deviations of a fair spread
+
+
+@pytest.mark.parametrize("view", [lambda base: base[:, 1:], lambda base: base.reshape(-1)[1:][: 64 * 8].view(64, 8)])
+def test_views_that_start_in_the_middle_of_a_word(view: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    rows = view(torch.randn(64, 9, generator=torch.Generator().manual_seed(0)))
+    assert torch.equal(hash_rows(rows), hash_rows(rows.clone()))

@@ -154,3 +154,59 @@ def test_windows_of_other_statistics_do_not_merge() -> None:
         Window(statistics()).merge(Window([]))
     with pytest.raises(UsageError, match="got 0"):
         Windows(statistics, ring=0)
+
+
+def test_a_batch_of_another_dimension_is_refused_whole_and_the_rest_goes_on() -> None:
+    boundary = Boundary()
+    window = Window(statistics(), boundary=boundary)
+    first, *_ = example_batches(0)
+    other, *_ = example_batches(0, dimension=9)
+    window.update(first)
+    window.update(other)
+    window.update(first.take(slice(0, 0)))
+    assert boundary.errors == {("window", "dimension"): 1}
+    assert (window.rows, window.dimension, window.failed) == (23, 7, set())
+    assert values(window)["rows"] == 23
+
+
+def test_windows_since_a_change_of_dimension_are_merged_and_no_others() -> None:
+    windows = Windows(statistics)
+    for dimension in (7, 7, 9, 9):
+        windows.update(example_batches(0, dimension=dimension)[0])
+        windows.flush()
+    merged = windows.last(4)
+    assert merged is not None
+    assert (merged.rows, merged.dimension) == (46, 9)
+
+
+def test_a_merge_carries_what_failed_when_it_began_and_its_dimension() -> None:
+    failed, sound = Window(with_a_raising_one(), started=5.0), Window(with_a_raising_one(), started=9.0)
+    for batch in example_batches(0):
+        failed.update(batch)
+    sound.merge(failed)
+    assert sound.failed == {"raising"}
+    assert (sound.started, sound.dimension) == (5.0, 7)
+
+
+def test_what_failed_is_measured_as_missing_not_left_out() -> None:
+    window = Window([Raising()])
+    for batch in example_batches(0):
+        window.update(batch)
+    found = {measurement.name: measurement.value for measurement in window.measurements()}
+    assert found == {metric.name: None for metric in Raising.metrics}
+
+
+def test_one_closed_window_may_be_read_by_many_threads() -> None:
+    windows = Windows(statistics)
+    for batch in example_batches(0, dimension=16, sizes=(400, 300, 200)):
+        windows.update(batch)
+    closed = windows.flush()
+    assert closed is not None
+    found: list[dict[str, Any]] = []
+    threads = [threading.Thread(target=lambda: found.append(values(closed))) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 6
+    assert all(one == found[0] for one in found)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["audit_command"]
 
-EXIT_OK, EXIT_JUDGED = 0, 1
+EXIT_OK, EXIT_JUDGED, EXIT_INTERNAL = 0, 1, 2
 PIPE_WIDTH = 100
 POOLINGS = ("mean", "cls", "last", "max")
 
@@ -104,11 +104,13 @@ def audit_command(
 
 
 def _exit_status(result: Audit, fail_on: str) -> int:
-    """Return 1 if a verdict is grave enough, or if nothing could be judged."""
+    """Return 1 if a verdict is grave enough or nothing could be judged, else 2 if something of ours failed, else 0."""
     counts = result.counts()
     grave = counts["fail"] + (counts["warn"] if fail_on == "warn" else 0)
     judged = counts["fail"] + counts["warn"] + counts["ok"]
-    return EXIT_JUDGED if not judged or (grave and fail_on != "never") else EXIT_OK
+    if not judged or (grave and fail_on != "never"):
+        return EXIT_JUDGED
+    return EXIT_INTERNAL if result.errors else EXIT_OK
 
 
 def _final_line(result: Audit, status: int) -> str:
@@ -147,7 +149,12 @@ def _progress(terminal: Terminal) -> Progress:
 
     @contextmanager
     def show(description: str, rows: int | None) -> Iterator[Callable[[int], None]]:
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+        )
         with Progress(*columns, console=terminal, transient=True) as bar:
             task = bar.add_task(description, total=rows)
             yield lambda done: bar.update(task, completed=done)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import logging
 import sys
 from typing import Any
 
@@ -36,7 +38,11 @@ class _Group(click.Group):
         """Run a command; never show a traceback unless `--debug` is given."""
         kwargs["standalone_mode"] = False
         arguments = kwargs.get("args") or (args[0] if args else None)
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="replace")  # a terminal that knows no → still gets the words
         debug = "--debug" in (sys.argv[1:] if arguments is None else arguments)
+        _log_in_one_line(debug=debug)
         try:
             result = super().main(*args, **kwargs)
             sys.exit(result if isinstance(result, int) else 0)
@@ -60,8 +66,26 @@ class _Group(click.Group):
             sys.exit(_complain(f"internal error: {type(error).__name__}: {error}; --debug shows where"))
 
 
+class _OneLine(logging.Formatter):
+    """A record without its traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the message, and what was raised."""
+        reason = f": {record.exc_info[1]}" if record.exc_info and record.exc_info[1] else ""
+        return " ".join(f"{record.getMessage()}{reason}".split())
+
+
+def _log_in_one_line(*, debug: bool) -> None:
+    """Let what the library logs reach people without tracebacks, unless they ask for them."""
+    logger = logging.getLogger("embedwatch")
+    handler = logging.StreamHandler()
+    if not debug:
+        handler.setFormatter(_OneLine())
+    logger.handlers, logger.propagate = [handler], False
+
+
 def _complain(message: str, status: int = EXIT_USAGE) -> int:
-    line = " ".join(message.split())
+    line = " ".join("".join(character if character.isprintable() else " " for character in message).split())
     click.echo(f"embedwatch: {line}", err=True)
     return status
 

@@ -20,7 +20,7 @@ class Boundary:
 
     Args:
         on_error: `count` swallows, `raise` lets the exception through after counting (tests, debugging).
-        patience: number of exceptions after which an item is switched off.
+        patience: number of exceptions in a row after which an item counts as off.
 
     Example:
         >>> boundary = Boundary(patience=1)
@@ -36,6 +36,7 @@ class Boundary:
         self.on_error = on_error
         self.patience = patience
         self._errors: Counter[tuple[str, str]] = Counter()
+        self._streak: Counter[tuple[str, str]] = Counter()
         self._lock = threading.Lock()
 
     @property
@@ -45,8 +46,13 @@ class Boundary:
             return dict(self._errors)
 
     def is_off(self, stage: str, name: str) -> bool:
-        """Return whether this item failed too often to be tried again."""
-        return self._errors[stage, name] >= self.patience
+        """Return whether this item failed so often in a row that it should not be tried again."""
+        return self._streak[stage, name] >= self.patience
+
+    def recover(self, stage: str, name: str) -> None:
+        """Forget the failures in a row of an item that did its whole work again."""
+        with self._lock:
+            self._streak.pop((stage, name), None)
 
     @contextmanager
     def guard(self, stage: str, name: str) -> Iterator[None]:
@@ -56,10 +62,11 @@ class Boundary:
         except Exception:
             with self._lock:
                 self._errors[stage, name] += 1
-                count = self._errors[stage, name]
+                self._streak[stage, name] += 1
+                count, streak = self._errors[stage, name], self._streak[stage, name]
             if self.on_error == "raise":
                 raise
             if count == 1:
                 log.exception("embedwatch: %s %r failed; it counts as unknown", stage, name)
-            if count == self.patience:
-                log.error("embedwatch: %s %r failed %d times and is switched off", stage, name, count)
+            if streak == self.patience:
+                log.error("embedwatch: %s %r failed %d times in a row", stage, name, streak)

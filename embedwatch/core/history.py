@@ -34,7 +34,7 @@ class History:
     def __iter__(self) -> Iterator[Snapshot]:
         return iter(self._snapshots)
 
-    def series(self, name: str, **labels: str) -> list[tuple[float, float]]:
+    def series(self, name: str, /, **labels: str) -> list[tuple[float, float]]:
         """Return `(step or time, value)` of one measurement wherever it has a number."""
         points = []
         for snapshot in self._snapshots:

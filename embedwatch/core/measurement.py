@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Literal
 
-from embedwatch.core.errors import RegistrationError, UsageError
+from embedwatch.core.errors import InputError, RegistrationError, UsageError
 
 __all__ = ["Histogram", "Kind", "Measurement", "Metric", "Number"]
 
 DIGITS = 3
 """Significant digits that a person reads, unless a metric says otherwise."""
 Kind = Literal["gauge", "counter", "histogram"]
+KINDS: tuple[Kind, ...] = ("gauge", "counter", "histogram")
 Number = int | float
 
 
@@ -39,6 +41,8 @@ class Histogram:
                 f"`counts` must have one entry more than `bounds` ({len(self.bounds)}), got {len(self.counts)}; "
                 "add the bucket above the last bound"
             )
+        if any(low >= high for low, high in pairwise(self.bounds)) or min(self.counts) < 0:
+            raise UsageError("`bounds` must rise and `counts` must not be negative; sort the bounds and count again")
         if sum(self.counts) != self.n:
             raise UsageError(
                 f"`n` must be the sum of `counts` ({sum(self.counts)}), got {self.n}; count each value once"
@@ -84,12 +88,18 @@ class Metric:
         return self.name.removesuffix("_ratio").removesuffix("_total").replace("_", " ")
 
     def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise RegistrationError(f"`kind` must be one of {', '.join(KINDS)}, got {self.kind!r}; choose one")
         if not self.name.isidentifier() or self.name != self.name.lower():
             raise RegistrationError(f"`name` must be snake case, got {self.name!r}; use lower case and underscores")
         if (self.kind == "counter") != self.name.endswith("_total"):
             raise RegistrationError(f"counters, and only they, end in `_total`, got {self.name!r} of kind {self.kind}")
         if not self.help.endswith("."):
             raise RegistrationError(f"`help` of {self.name!r} must be a sentence that ends in a full stop")
+
+    def missing(self) -> Measurement:
+        """Make the Measurement that says only: there should be a value, and there is none."""
+        return Measurement(self, None)
 
     def measure(self, value: Number | Histogram | None, *, error: float | None = None, **labels: str) -> Measurement:
         """Make the Measurement of this Metric. A value that is not finite becomes `None`: not enough data."""
@@ -99,7 +109,7 @@ class Metric:
             raise UsageError(
                 f"{self.name} takes the labels {self.labels}, got {tuple(labels)}; declare what you deliver"
             )
-        return Measurement(self, value, labels=labels, error=error)
+        return Measurement(self, value, labels={name: labels[name] for name in self.labels}, error=error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +146,10 @@ class Measurement:
             return None
         return float(self.value) if math.isfinite(self.value) else None
 
+    def _plain(self) -> Number | None:
+        """The value as JSON can say it: JSON has no NaN and no Inf."""
+        return None if self.number is None or isinstance(self.value, Histogram) else self.value
+
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON types."""
         data: dict[str, Any] = {
@@ -143,7 +157,7 @@ class Measurement:
             "kind": self.metric.kind,
             "unit": self.metric.unit,
             "help": self.metric.help,
-            "value": self.value.to_json() if isinstance(self.value, Histogram) else self.value,
+            "value": self.value.to_json() if isinstance(self.value, Histogram) else self._plain(),
         }
         if self.metric.healthy:
             data["healthy"] = self.metric.healthy
@@ -172,6 +186,8 @@ class Measurement:
             headline=data.get("headline", True),
         )
         value = data["value"]
+        if isinstance(value, bool) or not isinstance(value, int | float | Mapping | None):
+            raise InputError(f"value of {data['name']!r} must be a number, a histogram or null, got {value!r}")
         return cls(
             metric, Histogram.from_json(value) if isinstance(value, Mapping) else value, labels, data.get("error")
         )

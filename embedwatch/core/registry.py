@@ -9,13 +9,13 @@ from __future__ import annotations
 import importlib
 import logging
 import pkgutil
-from collections.abc import Iterator
-from importlib.metadata import EntryPoint, entry_points
+import threading
+from importlib.metadata import entry_points
 from typing import Any, ClassVar, TypeVar
 
 from embedwatch.core.errors import RegistrationError, UsageError, did_you_mean
 
-__all__ = ["FOLDERS", "PLUGIN_GROUP", "Plugin", "get", "registered", "scan"]
+__all__ = ["FOLDERS", "PLUGIN_GROUP", "Plugin", "PluginT", "get", "registered", "scan"]
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +31,7 @@ FOLDERS = {
 
 _classes: dict[str, dict[str, type[Plugin]]] = {kind: {} for kind in FOLDERS}
 _scanned: set[str] = set()
+_lock = threading.RLock()
 
 PluginT = TypeVar("PluginT", bound="Plugin")
 
@@ -64,36 +65,37 @@ def _register(cls: type[Plugin]) -> None:
         raise RegistrationError(f"{cls.__qualname__} needs a docstring whose first line is a sentence")
     known = _classes[cls.kind].get(cls.name)
     if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
-        raise RegistrationError(
-            f"{cls.kind} {cls.name!r} is defined twice, in {known.__module__} and {cls.__module__}; rename one of them"
-        )
+        if cls.__module__.startswith(f"{FOLDERS[cls.kind]}."):  # ours stays, whoever came first
+            log.warning(
+                "%s %r of %s takes the name of one of ours and is left out", cls.kind, cls.name, known.__module__
+            )
+        else:
+            raise RegistrationError(
+                f"{cls.kind} {cls.name!r} is defined twice, in {known.__module__} and {cls.__module__}; rename one"
+            )
     _classes[cls.kind][cls.name] = cls
 
 
 def scan(kind: str) -> None:
-    """Import the modules of the kind's folder and plug-ins of other packages; a broken one is logged and left out."""
-    if kind in _scanned:
-        return
-    _scanned.add(kind)
-    try:
-        package = importlib.import_module(FOLDERS[kind])
-    except ModuleNotFoundError as error:
-        if error.name != FOLDERS[kind]:
-            raise
-        return
-    for module in pkgutil.iter_modules(package.__path__, f"{FOLDERS[kind]}."):
-        importlib.import_module(module.name)
-    for entry in _plugins():
-        try:
-            entry.load()
-        except Exception:
-            log.warning(
-                "plug-in %r of group %s cannot be loaded and is left out", entry.name, PLUGIN_GROUP, exc_info=True
-            )
-
-
-def _plugins() -> Iterator[EntryPoint]:
-    yield from entry_points(group=PLUGIN_GROUP)
+    """Import the modules of the kind's folder, and once the plug-ins of other packages; a broken one is left out."""
+    with _lock:
+        if kind not in _scanned:
+            try:
+                package = importlib.import_module(FOLDERS[kind])
+            except ModuleNotFoundError as error:
+                if error.name != FOLDERS[kind]:
+                    raise
+            else:
+                for module in pkgutil.iter_modules(package.__path__, f"{FOLDERS[kind]}."):
+                    importlib.import_module(module.name)
+            _scanned.add(kind)
+        if PLUGIN_GROUP not in _scanned:
+            _scanned.add(PLUGIN_GROUP)
+            for entry in entry_points(group=PLUGIN_GROUP):
+                try:
+                    entry.load()
+                except Exception:
+                    log.warning("plug-in %r of group %s is left out", entry.name, PLUGIN_GROUP, exc_info=True)
 
 
 def registered(base: type[PluginT]) -> dict[str, type[PluginT]]:

@@ -85,8 +85,8 @@ class Provenance:
     def from_json(cls, data: Mapping[str, Any]) -> Provenance:
         """Read what `to_json` wrote."""
         return cls(
-            time=data["time"],
-            rows=data["rows"],
+            time=datetime.fromtimestamp(data["time"], timezone.utc).timestamp(),
+            rows=int(data["rows"]),
             dimension=data["dimension"],
             step=data["step"],
             fingerprint=data["fingerprint"],
@@ -107,14 +107,14 @@ class Snapshot:
     def __iter__(self) -> Iterator[Measurement]:
         return iter(self.measurements)
 
-    def get(self, name: str, **labels: str) -> Measurement | None:
+    def get(self, name: str, /, **labels: str) -> Measurement | None:
         """Return the measurement of that name and labels, or `None` where there is none."""
         for measurement in self.measurements:
             if measurement.name == name and (not labels or dict(measurement.labels) == labels):
                 return measurement
         return None
 
-    def number(self, name: str, **labels: str) -> float | None:
+    def number(self, name: str, /, **labels: str) -> float | None:
         """Return its number, or `None` where it is missing, a histogram, or rests on too little data."""
         measurement = self.get(name, **labels)
         return None if measurement is None else measurement.number
@@ -148,5 +148,5 @@ class Snapshot:
             )
         except InputError:
             raise
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
             raise InputError(f"not a snapshot: {error!r}; give the JSON that embedwatch wrote") from error

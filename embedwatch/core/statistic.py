@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from embedwatch.core.errors import MergeError
 from embedwatch.core.exhibit import Exhibit
-from embedwatch.core.measurement import Measurement, Metric
+from embedwatch.core.measurement import Histogram, Measurement, Metric
 from embedwatch.core.registry import Plugin
 
 __all__ = ["State", "Statistic"]
@@ -38,6 +38,8 @@ class Statistic(Plugin, ABC, Generic[BatchT]):
     """Everything that `compute` may deliver."""
     counts_defects: ClassVar[bool] = False
     """True where NaN and Inf rows are the subject; everywhere else such rows must change nothing."""
+    needs_reference: ClassVar[bool] = False
+    """True where it compares with frozen arrays of a Reference, and cannot be made without."""
     needs_labels: ClassVar[bool] = False
     """True where it says nothing about rows without labels."""
 
@@ -78,7 +80,7 @@ class Statistic(Plugin, ABC, Generic[BatchT]):
         """Return an upper bound of the state's size in bytes for rows of this dimension."""
 
     @abstractmethod
-    def oracle(self, batch: BatchT) -> Mapping[str, float | None]:
+    def oracle(self, batch: BatchT) -> Mapping[str, float | Histogram | None]:
         """Return its measurements by the plain formula on all rows at once, keyed by name or `name{label=value}`."""
 
     @classmethod

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -30,7 +32,7 @@ def mean_cosine(total: Tensor, count: int) -> float | None:
     if count < 2:
         return None
     value = (float(total.double().square().sum()) - count) / (count * (count - 1))
-    return min(1.0, max(-1.0, value))
+    return min(1.0, max(-1.0, value)) if math.isfinite(value) else None
 
 
 def cosine_shares(total: Tensor, squares: Tensor, count: int) -> Tensor | None:

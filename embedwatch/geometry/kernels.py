@@ -18,12 +18,13 @@ def gaussian_frequencies(dimension: int, count: int, *, precision: float, seed: 
     """
     generator = torch.Generator().manual_seed(seed)
     blocks = []
+    width = min(dimension, count)
     for _ in range(-(-count // dimension)):
-        gaussian = torch.randn(dimension, dimension, generator=generator, dtype=torch.float64)
+        gaussian = torch.randn(dimension, width, generator=generator, dtype=torch.float64)
         orthogonal, upper = torch.linalg.qr(gaussian)
         orthogonal = orthogonal * upper.diagonal().sign()  # uniform over rotations (Mezzadri 2007)
-        lengths = torch.randn(dimension, dimension, generator=generator, dtype=torch.float64).norm(dim=0)
-        blocks.append(orthogonal * lengths)  # (D, D), one frequency a column
+        lengths = torch.randn(dimension, width, generator=generator, dtype=torch.float64).norm(dim=0)
+        blocks.append(orthogonal * lengths)  # (D, width), one frequency a column
     scale = (2 * precision) ** 0.5
     frequencies: Tensor = torch.cat(blocks, dim=1)[:, :count] * scale  # (D, count)
     return frequencies.float()

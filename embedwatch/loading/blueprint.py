@@ -18,7 +18,7 @@ from embedwatch.core.errors import InputError
 from embedwatch.loading.configuration import configure, text_config_of
 from embedwatch.loading.find import CONFIG, read_json, short
 from embedwatch.loading.messages import first_line
-from embedwatch.loading.own import OwnConfig, OwnModel
+from embedwatch.loading.own import EmbedwatchConfig, EmbedwatchModel
 from embedwatch.loading.positions import position_limit, position_module, position_words
 from embedwatch.loading.quiet import quiet
 
@@ -117,8 +117,8 @@ def _classes(config: Any) -> list[type[Any]]:
     """Return the classes that may encode texts: the encoder alone where transformers has one, then the base model."""
     from transformers import MODEL_FOR_TEXT_ENCODING_MAPPING, MODEL_MAPPING
 
-    if isinstance(config, OwnConfig):
-        return [OwnModel]
+    if isinstance(config, EmbedwatchConfig):
+        return [EmbedwatchModel]
     names = getattr(config, "architectures", None)
     named = [cls for name in (names if isinstance(names, list) else []) if (cls := _class_named(name, config))]
     bases = MODEL_MAPPING.get(type(config), None) or ()

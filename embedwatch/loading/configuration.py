@@ -8,7 +8,7 @@ from typing import Any
 
 from embedwatch.core.errors import InputError, did_you_mean
 from embedwatch.loading.messages import first_line
-from embedwatch.loading.own import OWN, OwnConfig
+from embedwatch.loading.own import OWN, EmbedwatchConfig
 
 __all__ = ["configure", "text_config_of"]
 
@@ -66,7 +66,7 @@ def configure(raw: dict[str, Any], label: str) -> Any:
         raise InputError(f"`{label}` must have at most {MOST_LAYERS:,} layers, got {deep:,}; restore the file")
     try:
         if kind == OWN:
-            return OwnConfig.from_json(raw)
+            return EmbedwatchConfig.from_json(raw)
         config = CONFIG_MAPPING[kind].from_dict(clean)
         _without_cache(config)
         return config

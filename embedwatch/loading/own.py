@@ -13,13 +13,13 @@ from embedwatch_model.config import ModelConfig
 from embedwatch_model.positions import LearnedPositions
 from embedwatch_model.transformer import Transformer
 
-__all__ = ["OWN", "OwnConfig", "OwnModel"]
+__all__ = ["OWN", "EmbedwatchConfig", "EmbedwatchModel"]
 
 OWN = "embedwatch"
 """The `model_type` in its config.json."""
 
 
-class OwnConfig:
+class EmbedwatchConfig:
     """Its configuration, under the names that transformers uses.
 
     Args:
@@ -27,7 +27,7 @@ class OwnConfig:
     """
 
     model_type = OWN
-    is_encoder_decoder = False  # `OwnModel` encodes by itself
+    is_encoder_decoder = False  # `EmbedwatchModel` encodes by itself
 
     def __init__(self, model: ModelConfig) -> None:
         self.model = model
@@ -38,16 +38,16 @@ class OwnConfig:
         self.pad_token_id = model.padding
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> OwnConfig:
+    def from_json(cls, values: Mapping[str, Any]) -> EmbedwatchConfig:
         """Return the configuration that a checkpoint's config.json holds."""
         return cls(ModelConfig.from_json(values))
 
-    def get_text_config(self) -> OwnConfig:
+    def get_text_config(self) -> EmbedwatchConfig:
         """Return itself: all of it is about texts."""
         return self
 
 
-class OwnModel(Transformer):
+class EmbedwatchModel(Transformer):
     """The Transformer as an encoder of texts: final hidden states of the stack that reads them.
 
     Args:
@@ -56,7 +56,7 @@ class OwnModel(Transformer):
 
     base_model_prefix = ""
 
-    def __init__(self, config: OwnConfig) -> None:
+    def __init__(self, config: EmbedwatchConfig) -> None:
         super().__init__(config.model)
 
     @property
@@ -87,8 +87,8 @@ class OwnModel(Transformer):
 
     @classmethod
     def from_pretrained(
-        cls, name: None, *, config: OwnConfig, state_dict: Mapping[str, Tensor], **options: Any
-    ) -> tuple[OwnModel, dict[str, Any]]:
+        cls, name: None, *, config: EmbedwatchConfig, state_dict: Mapping[str, Tensor], **options: Any
+    ) -> tuple[EmbedwatchModel, dict[str, Any]]:
         """Return the model with these weights in float32, and what did not fit; other options are as if given."""
         with torch.random.fork_rng(devices=[]):
             model = cls(config)

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from embedwatch.loading.own import OwnModel
+from embedwatch.loading.own import EmbedwatchModel
 
 __all__ = ["position_limit", "position_module", "position_words"]
 
@@ -16,7 +16,7 @@ POSITION_NAME = re.compile(r"(^|\.)(w(ord_)?p(os_)?e(mbed)?|embed_positions?|pos
 
 def position_module(part: nn.Module) -> nn.Embedding | None:
     """Return the table of positions, learned or frozen, where the model has one."""
-    if isinstance(part, OwnModel):
+    if isinstance(part, EmbedwatchModel):
         return part.position_table
     return next(
         (m for name, m in part.named_modules() if isinstance(m, nn.Embedding) and POSITION_NAME.search(name)), None
@@ -36,7 +36,7 @@ def position_limit(part: nn.Module) -> int | None:
 
 def position_words(part: nn.Module) -> str:
     """Return the scheme in a few words, such as "learned positions 512" or "RoPE θ = 10,000"; empty where unknown."""
-    if isinstance(part, OwnModel):
+    if isinstance(part, EmbedwatchModel):
         return part.position_words
     config = getattr(part, "config", None)
     kinds = {type(module).__name__ for module in part.modules()}

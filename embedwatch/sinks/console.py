@@ -20,6 +20,8 @@ NAMED = 5
 """So many of the rows to blame are named under a verdict; the others are in the exhibit."""
 INDENT = 10
 LARGEST_WHOLE = 1e15
+NO_ID = -1
+"""What stands in an exhibit for a row without a number."""
 SHOWN = 60
 """A name is cut after so many characters."""
 
@@ -123,8 +125,11 @@ def blamed(cited: Iterable[str], exhibits: dict[str, Exhibit]) -> list[str]:
         exhibit = exhibits.get(name)
         if exhibit is None or exhibit.shape != "table" or not exhibit.rows:
             continue
-        shown = [_entry(exhibit.columns, row, label=place == 0) for place, row in enumerate(exhibit.rows[:NAMED])]
-        more = ", …" if len(exhibit.rows) > NAMED else ""
+        rows = [row for row in exhibit.rows if row[0] != NO_ID]
+        shown = [_entry(exhibit.columns, row, label=place == 0) for place, row in enumerate(rows[:NAMED])]
+        more = ", …" if len(rows) > NAMED else ""
+        if not shown:
+            continue
         found.append(f"{exhibit.columns[0].replace('_', ' ')}s {', '.join(shown)}{more}")
     return found
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from embedwatch.core.errors import MergeError
-from embedwatch.sketches.base import Sketch
+from embedwatch.sketches.base import Sketch, check_tensor
 
 __all__ = ["Additive", "Axis"]
 
@@ -78,13 +78,14 @@ class Additive(Sketch):
         """Return the sums and counts that have been touched."""
         return dict(self._values)
 
-    def load(self, state: Mapping[str, Tensor]) -> None:
+    def load(self, state: Mapping[str, Tensor], dimension: int) -> None:
         """Take over what `state` gave."""
         for name, value in state.items():
-            if value.ndim != len(self._shapes[name]):
-                raise MergeError(
-                    f"{name!r} must have {len(self._shapes[name])} axes, got {tuple(value.shape)}; it is damaged"
-                )
+            shape = tuple(dimension if axis == "D" else axis for axis in self._shapes[name])
+            integer = name in self._integers
+            check_tensor(name, value, shape, torch.int64 if integer else torch.float64)
+            if integer and bool((value < 0).any()):
+                raise MergeError(f"`{name}` must not be negative, got {int(value.min())}; the state is damaged")
         self._values = dict(state)
 
     def memory(self, dimension: int) -> int:

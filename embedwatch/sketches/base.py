@@ -13,7 +13,7 @@ from embedwatch.batch import VectorBatch
 from embedwatch.core.errors import MergeError
 from embedwatch.core.statistic import State, Statistic
 
-__all__ = ["Sketch", "SketchStatistic", "example_batches"]
+__all__ = ["Sketch", "SketchStatistic", "check_tensor", "example_batches"]
 
 SketchT = TypeVar("SketchT", bound="Sketch")
 
@@ -30,8 +30,12 @@ class Sketch(ABC):
         """Return its tensors and lists, by name."""
 
     @abstractmethod
-    def load(self, state: Mapping[str, Any]) -> None:
-        """Take over what `state` gave."""
+    def load(self, state: Mapping[str, Any], dimension: int) -> None:
+        """Take over what `state` gave, into an empty sketch.
+
+        Raises:
+            MergeError: for anything that `state` cannot have given: states come over networks.
+        """
 
     @abstractmethod
     def memory(self, dimension: int) -> int:
@@ -68,10 +72,12 @@ class SketchStatistic(Statistic[VectorBatch]):
         Raises:
             MergeError: if its dimension is not that of the batches before.
         """
+        if not len(batch):
+            return
         self._fit(batch.dimension)
-        if len(batch):
-            with torch.no_grad():
-                self.add(batch)
+        # whatever mode the model runs in: our state must stay usable outside it, and exact
+        with torch.inference_mode(mode=False), torch.no_grad(), torch.autocast(batch.rows.device.type, enabled=False):
+            self.add(batch)
 
     def merge(self, other: Statistic[VectorBatch]) -> None:
         """Add the rows that `other` saw."""
@@ -98,19 +104,41 @@ class SketchStatistic(Statistic[VectorBatch]):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over the state that an equally configured Statistic gave."""
-        if "dimension" not in state:
+        dimension = state.get("dimension", "nothing")
+        if dimension is not None and (isinstance(dimension, bool) or not isinstance(dimension, int) or dimension < 1):
             raise MergeError(
-                f"state of {self.name} must hold `dimension`, got {sorted(state)}; it is cut or of another kind"
+                f"state of {self.name} must hold `dimension` as a whole number, got {dimension!r}; it is damaged"
             )
-        self.dimension = state["dimension"]
-        for name, sketch in self._sketches.items():
-            part = {key[len(name) + 1 :]: value for key, value in state.items() if key.startswith(f"{name}.")}
+        parts = self._parts(state)
+        if dimension is None and any(parts.values()):
+            raise MergeError(f"state of {self.name} must be empty without a dimension; it is damaged")
+        loaded = type(self)(**self.settings())
+        for name, sketch in loaded._sketches.items():
             try:
-                sketch.load({key: _copy(value) for key, value in part.items()})
-            except (KeyError, RuntimeError) as error:
+                sketch.load(parts[name], dimension or 0)
+            except (AttributeError, IndexError, KeyError, OverflowError, RuntimeError, TypeError, ValueError) as error:
+                raise MergeError(f"state of {self.name} does not fit in {name!r}: {error}; it is damaged") from error
+        loaded.check_state()
+        self.__dict__.update(loaded.__dict__)  # all of it or nothing
+        self.dimension = dimension
+
+    def check_state(self) -> None:
+        """Refuse a loaded state whose sketches do not fit one another, where `compute` relies on it."""
+        return
+
+    def _parts(self, state: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+        """Return copies of the entries of each sketch."""
+        parts: dict[str, dict[str, Any]] = {name: {} for name in self._sketches}
+        for key, value in state.items():
+            name, _, entry = key.partition(".")
+            if key == "dimension":
+                continue
+            if name not in parts or not isinstance(value, Tensor | list):
                 raise MergeError(
-                    f"state of {self.name} does not fit in {name!r}: {error}; it is cut or of another kind"
-                ) from error
+                    f"state of {self.name} must not hold {key!r} of {type(value).__name__}; it is of another kind"
+                )
+            parts[name][entry] = _copy(value)
+        return parts
 
     def memory(self, dimension: int) -> int:
         """Return an upper bound of the state's size in bytes."""
@@ -120,6 +148,22 @@ class SketchStatistic(Statistic[VectorBatch]):
     def examples(cls, seed: int) -> Iterable[tuple[SketchStatistic, Sequence[VectorBatch]]]:
         """Yield the default configuration with random rows; a configured Statistic yields more."""
         yield cls(), example_batches(seed)
+
+
+def check_tensor(name: str, value: object, shape: tuple[int | None, ...], dtype: torch.dtype) -> Tensor:
+    """Return a tensor of a state; `None` in the shape stands for any size, and floating point must be finite.
+
+    Raises:
+        MergeError: if it is anything else.
+    """
+    if not isinstance(value, Tensor) or value.dtype != dtype or value.ndim != len(shape):
+        got = f"{value.dtype} {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+        raise MergeError(f"`{name}` must be {dtype} with {len(shape)} axes, got {got}; the state is damaged")
+    if any(want is not None and want != have for want, have in zip(shape, value.shape, strict=True)):
+        raise MergeError(f"`{name}` must have the shape {shape}, got {tuple(value.shape)}; the state is damaged")
+    if dtype.is_floating_point and not bool(torch.isfinite(value).all()):
+        raise MergeError(f"`{name}` must be finite, got NaN or Inf; the state is damaged")
+    return value
 
 
 def _copy(value: Any) -> Any:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from embedwatch.sketches.base import Sketch
+from embedwatch.core.errors import MergeError
+from embedwatch.sketches.base import Sketch, check_tensor
 
 __all__ = ["Extremes"]
 
@@ -58,11 +59,18 @@ class Extremes(Sketch):
 
     def state(self) -> dict[str, Tensor]:
         """Return its tensors."""
-        return {"values": self._values, "ids": self._ids}
+        return {"values": self._values, "ids": self._ids} if len(self._ids) else {}
 
-    def load(self, state: Mapping[str, Tensor]) -> None:
+    def load(self, state: Mapping[str, Tensor], dimension: int) -> None:
         """Take over what `state` gave."""
-        self._values, self._ids = state["values"], state["ids"]
+        del dimension
+        if not state:
+            return
+        values = check_tensor("values", state["values"], (None,), torch.float64)
+        ids = check_tensor("ids", state["ids"], (len(values),), torch.int64)
+        if len(values) > self.capacity:
+            raise MergeError(f"`values` must be at most {self.capacity}, got {len(values)}; the state is damaged")
+        self.add(values, ids)
 
     def memory(self, dimension: int) -> int:
         """Return its size in bytes."""

@@ -9,7 +9,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from embedwatch.sketches.base import Sketch
+from embedwatch.core.errors import MergeError
+from embedwatch.sketches.base import Sketch, check_tensor
 
 __all__ = ["FrequentDirections", "SketchedSpectrum"]
 
@@ -20,9 +21,10 @@ class SketchedSpectrum(NamedTuple):
     """Eigenvalues (D,), descending, as a sketch knows them.
 
     With λ̂ the eigenvalues of BᵀB, each true one lies between λ̂ and λ̂ plus all that was subtracted, and their sum
-    is the trace, which is known. Any measure that only grows when variance moves from a larger to a smaller
-    direction (effective rank, participation ratio, IsoScore) therefore lies between its values at the steepest and
-    the flattest such spectrum.
+    is the trace, which is known. A measure that never falls when variance moves from a larger to a smaller direction
+    (participation ratio, IsoScore: they are Schur-concave in λ) therefore lies between its values at the steepest
+    and the flattest such spectrum. The effective rank is Schur-concave in √λ, not in λ: there the two are an
+    indication, no bound.
 
     Args:
         estimate: the missing variance given back in equal parts to the kept directions, in the manner of compensated
@@ -156,15 +158,17 @@ class FrequentDirections(Sketch):
         scalars = torch.tensor([self.count, self.energy, self.lowered], dtype=torch.float64)
         return {"matrix": matrix, "mean": self.mean, "scalars": scalars}
 
-    def load(self, state: Mapping[str, Tensor]) -> None:
+    def load(self, state: Mapping[str, Tensor], dimension: int) -> None:
         """Take over what `state` gave."""
-        self.count, self.mean, self.energy, self.lowered = 0, None, 0.0, 0.0
-        self._buffer, self._filled = None, 0
-        if state:
-            self._append(state["matrix"])
-            self.mean = state["mean"]
-            count, self.energy, self.lowered = state["scalars"].tolist()
-            self.count = int(count)
+        if not state:
+            return
+        matrix = check_tensor("matrix", state["matrix"], (None, dimension), torch.float64)
+        mean = check_tensor("mean", state["mean"], (dimension,), torch.float64)
+        count, energy, lowered = check_tensor("scalars", state["scalars"], (3,), torch.float64).tolist()
+        if len(matrix) > 2 * self.size or count < 1 or energy < 0 or lowered < 0:
+            raise MergeError(f"a sketch of {self.size} directions holds other numbers; the state is damaged")
+        self._append(matrix)
+        self.count, self.mean, self.energy, self.lowered = int(count), mean, energy, lowered
 
     def memory(self, dimension: int) -> int:
         """Return its size in bytes."""

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from embedwatch.core.errors import MergeError
 from embedwatch.hashing import hash_text
-from embedwatch.sketches.base import Sketch
+from embedwatch.sketches.base import Sketch, check_tensor
 
 __all__ = ["GroupSums"]
 
@@ -84,13 +85,21 @@ class GroupSums(Sketch):
         largest = [] if self._largest is None else [str(self._largest)]
         return {"names": self.names, "counts": self.counts, "sums": self.sums, "largest": largest}
 
-    def load(self, state: Mapping[str, Any]) -> None:
+    def load(self, state: Mapping[str, Any], dimension: int) -> None:
         """Take over what `state` gave."""
-        self._counts, self._sums, self._largest, self.dropped = {}, {}, None, False
-        if state:
-            self.add(state["names"], state["counts"].tolist(), state["sums"])
-            if state["largest"]:
-                self._largest, self.dropped = int(state["largest"][0]), True
+        if not state:
+            return
+        names, largest = state["names"], state["largest"]
+        if len(set(names)) != len(names) or len(names) > self.capacity or not all(isinstance(n, str) for n in names):
+            raise MergeError(
+                f"`names` must be at most {self.capacity} different texts, got {len(names)}; it is damaged"
+            )
+        counts = check_tensor("counts", state["counts"], (len(names),), torch.int64)
+        if bool((counts < 1).any()):
+            raise MergeError(f"`counts` must be at least 1, got {int(counts.min())}; the state is damaged")
+        self.add(names, counts.tolist(), check_tensor("sums", state["sums"], (len(names), dimension), torch.float64))
+        if largest:
+            self._largest, self.dropped = int(largest[0]), True
 
     def memory(self, dimension: int) -> int:
         """Return its size in bytes, with names of up to 64 characters."""

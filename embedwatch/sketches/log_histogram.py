@@ -14,16 +14,16 @@ from embedwatch.sketches.base import Sketch
 __all__ = ["LogHistogram"]
 
 BINS_PER_OCTAVE = 64
-OCTAVES = 128
+OCTAVES = 256
 BINS = OCTAVES * BINS_PER_OCTAVE
-LOWEST = -64  # exponent of the lowest edge
+LOWEST = -128  # exponent of the lowest edge; float32 ends near 2^±128
 
 
 class LogHistogram(Sketch):
-    """Counts of positive numbers in 64 bins an octave between 2^-64 and 2^64: any quantile within 0.55 %.
+    """Counts of numbers ≥ 0 in 64 bins an octave between 2^-128 and 2^128: any quantile within 0.55 %.
 
-    A value in a bin with edges a and a·γ, γ = 2^(1/64), is answered by a·√γ, at most √γ - 1 = 0.54 % away
-    (Masson, Rim & Lee 2019, "DDSketch"). Merge is exact. Values outside go to the first or last bin.
+    A bin holds `a < v <= a·γ`, γ = 2^(1/64), and answers a·√γ, at most √γ - 1 = 0.54 % away (Masson, Rim & Lee 2019,
+    "DDSketch"). Merge is exact. Larger values go to the last bin; smaller ones and zeros to the first, which answers 0.
     """
 
     ERROR = 2 ** (0.5 / BINS_PER_OCTAVE) - 1
@@ -33,8 +33,8 @@ class LogHistogram(Sketch):
         self._bins = Additive(counts={"counts": (BINS,)}, sums={"sums": (BINS,)})
 
     def add(self, values: Tensor) -> None:
-        """Add positive values (N,) float64."""
-        place = ((torch.log2(values) - LOWEST) * BINS_PER_OCTAVE).floor().clamp(0, BINS - 1).long()
+        """Add values ≥ 0, (N,) float64."""
+        place = ((torch.log2(values) - LOWEST) * BINS_PER_OCTAVE).ceil().sub(1).clamp(0, BINS - 1).long()
         self._bins.add_at("counts", place, torch.ones_like(place))
         self._bins.add_at("sums", place, values)
 
@@ -61,7 +61,7 @@ class LogHistogram(Sketch):
             return math.nan
         rank = q * (total - 1)
         place = int(torch.searchsorted(counts.cumsum(0), torch.tensor(int(rank)), right=True))
-        return float(2.0 ** (LOWEST + (place + 0.5) / BINS_PER_OCTAVE))
+        return float(2.0 ** (LOWEST + (place + 0.5) / BINS_PER_OCTAVE)) if place else 0.0
 
     def top_sum(self, count: int) -> float:
         """Return the sum of the `count` largest numbers; the bin on the border contributes its mean for each."""
@@ -79,9 +79,9 @@ class LogHistogram(Sketch):
         """Return its tensors."""
         return self._bins.state()
 
-    def load(self, state: Mapping[str, Tensor]) -> None:
+    def load(self, state: Mapping[str, Tensor], dimension: int) -> None:
         """Take over what `state` gave."""
-        self._bins.load(state)
+        self._bins.load(state, dimension)
 
     def memory(self, dimension: int) -> int:
         """Return its size in bytes."""

@@ -8,7 +8,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from embedwatch.sketches.base import Sketch
+from embedwatch.core.errors import MergeError
+from embedwatch.sketches.base import Sketch, check_tensor
 
 __all__ = ["Moments"]
 
@@ -66,11 +67,18 @@ class Moments(Sketch):
             return {}
         return {"count": torch.tensor(self.count), "mean": self.mean, "scatter": self.scatter}
 
-    def load(self, state: Mapping[str, Tensor]) -> None:
+    def load(self, state: Mapping[str, Tensor], dimension: int) -> None:
         """Take over what `state` gave."""
-        self.count, self.mean, self.scatter = 0, None, None
-        if state:
-            self.combine(int(state["count"]), state["mean"], state["scatter"])
+        if not state:
+            return
+        count = int(check_tensor("count", state["count"], (), torch.int64))
+        mean = check_tensor("mean", state["mean"], (None,), torch.float64)
+        if count < 1 or len(mean) not in (1, dimension):
+            raise MergeError(
+                f"`count` and `mean` must be of rows, got {count} and {tuple(mean.shape)}; the state is damaged"
+            )
+        shape = (len(mean), len(mean)) if self._matrix else (len(mean),)
+        self.combine(count, mean, check_tensor("scatter", state["scatter"], shape, torch.float64))
 
     def memory(self, dimension: int) -> int:
         """Return its size in bytes."""

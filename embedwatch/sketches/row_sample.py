@@ -28,6 +28,7 @@ class RowSample(SmallestKeys):
                 "id": ((), torch.int64, "first"),
                 "group": ((), torch.int64, "first"),
             },
+            ties=("content", "group", "id"),
         )
 
     def offer(self, batch: VectorBatch, *, groups: Tensor | None = None) -> None:

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from embedwatch.core.errors import MergeError
 from embedwatch.sketches.additive import Axis
-from embedwatch.sketches.base import Sketch
+from embedwatch.sketches.base import Sketch, check_tensor
 
 __all__ = ["SmallestKeys"]
 
 Reduce = Literal["first", "sum", "amin", "amax"]
+Entries = tuple[Tensor, Mapping[str, Tensor]]
+
+
+class _Kept(NamedTuple):
+    """What is kept, ascending by key, and what waits to be sorted in. Replaced as one, so that any thread may read."""
+
+    keys: Tensor | None = None
+    values: Mapping[str, Tensor] = {}
+    pending: tuple[Entries, ...] = ()
 
 
 class SmallestKeys(Sketch):
@@ -29,65 +38,68 @@ class SmallestKeys(Sketch):
     Args:
         capacity: k.
         payload: name to (shape of one entry, dtype, how entries of equal keys are reduced).
+        ties: int64 payloads that say which of several entries of one key is the first; without, the first that came.
     """
 
-    def __init__(self, capacity: int, payload: Mapping[str, tuple[tuple[Axis, ...], torch.dtype, Reduce]]) -> None:
+    def __init__(
+        self,
+        capacity: int,
+        payload: Mapping[str, tuple[tuple[Axis, ...], torch.dtype, Reduce]],
+        *,
+        ties: Sequence[str] = (),
+    ) -> None:
         self.capacity = capacity
         self._payload = dict(payload)
-        self._keys: Tensor | None = None
-        self._values: dict[str, Tensor] = {}
-        self._pending: list[tuple[Tensor, dict[str, Tensor]]] = []
-        self._pending_rows = 0
-        self._bound: Tensor | None = None
+        self._ties = tuple(ties)
+        self._state = _Kept()
 
     def add(self, keys: Tensor, **payload: Tensor) -> None:
         """Offer entries: keys (N,) int64 and each payload (N, ...)."""
-        if self._bound is not None:
-            near = keys <= self._bound.to(keys.device)
-            index = near.nonzero()[:, 0]
-            if index.numel() == 0:
+        state = self._state
+        if state.keys is not None and len(state.keys) == self.capacity:
+            near = (keys <= state.keys[-1].to(keys.device)).nonzero()[:, 0]
+            if near.numel() == 0:
                 return
-            keys, payload = keys[index], {name: value[index] for name, value in payload.items()}
-        else:
-            keys, payload = keys.clone(), {name: value.clone() for name, value in payload.items()}
-        typed = {name: payload[name].to(dtype) for name, (_, dtype, _) in self._payload.items()}
-        self._pending.append((keys, typed))
-        self._pending_rows += len(keys)
-        if self._pending_rows > self.capacity:
-            self._compact()
+            keys, payload = keys[near], {name: value[near] for name, value in payload.items()}
+        typed = {name: payload[name].to(dtype, copy=True) for name, (_, dtype, _) in self._payload.items()}
+        self._state = state._replace(pending=(*state.pending, (keys.clone(), typed)))
+        if sum(len(waiting) for waiting, _ in self._state.pending) > self.capacity:
+            self._sorted()
 
-    def _compact(self) -> None:
-        if not self._pending:
-            return
-        parts = self._pending if self._keys is None else [(self._keys, self._values), *self._pending]
+    def _sorted(self) -> _Kept:
+        """Return the state with nothing pending."""
+        state = self._state
+        if not state.pending:
+            return state
+        parts = list(state.pending)
+        if state.keys is not None:
+            parts.insert(0, (state.keys, state.values))
         device = parts[0][0].device
         keys = torch.cat([part.to(device) for part, _ in parts])
+        values = {name: torch.cat([part[name].to(device) for _, part in parts]) for name in self._payload}
         order = torch.argsort(keys, stable=True)
         distinct, place = torch.unique_consecutive(keys[order], return_inverse=True)
+        if self._ties and len(distinct) < len(keys):
+            order = _ordered(keys, [values[name] for name in self._ties])
         kept = min(self.capacity, len(distinct))
         order, place = order[place < kept], place[place < kept]
-        self._keys = distinct[:kept].clone()
-        self._values = {
-            name: _reduce(torch.cat([part[name].to(device) for _, part in parts])[order], place, kept, how)
-            for name, (_, _, how) in self._payload.items()
-        }
-        self._pending, self._pending_rows = [], 0
-        if kept == self.capacity:
-            self._bound = self._keys[-1]
+        reduced = {name: _reduce(values[name][order], place, kept, how) for name, (_, _, how) in self._payload.items()}
+        self._state = _Kept(distinct[:kept].clone(), reduced)
+        return self._state
 
     @property
     def keys(self) -> Tensor:
         """The kept keys, ascending. Shape: (k,)."""
-        self._compact()
-        return torch.zeros(0, dtype=torch.int64) if self._keys is None else self._keys
+        keys = self._sorted().keys
+        return torch.zeros(0, dtype=torch.int64) if keys is None else keys
 
     def values(self, name: str) -> Tensor:
         """Return one payload in the order of the keys. Shape: (k, ...)."""
-        self._compact()
-        if self._keys is None:
+        state = self._sorted()
+        if state.keys is None:
             shape, dtype, _ = self._payload[name]
             return torch.zeros((0, *(0 if axis == "D" else axis for axis in shape)), dtype=dtype)
-        return self._values[name]
+        return state.values[name]
 
     @property
     def full(self) -> bool:
@@ -96,35 +108,41 @@ class SmallestKeys(Sketch):
 
     def merge(self, other: SmallestKeys) -> None:
         """Add what the other kept."""
-        other._compact()
-        if other._keys is not None:
-            self.add(other._keys, **other._values)
+        state = other._sorted()
+        if state.keys is not None:
+            self.add(state.keys, **state.values)
 
     def state(self) -> dict[str, Tensor]:
         """Return keys and payloads."""
-        self._compact()
-        return {} if self._keys is None else {"keys": self._keys, **self._values}
+        state = self._sorted()
+        return {} if state.keys is None else {"keys": state.keys, **state.values}
 
-    def load(self, state: Mapping[str, Tensor]) -> None:
+    def load(self, state: Mapping[str, Tensor], dimension: int) -> None:
         """Take over what `state` gave."""
-        self._keys, self._values, self._bound = None, {}, None
-        self._pending, self._pending_rows = [], 0
-        if state:
-            keys = state["keys"]
-            values = {name: state[name] for name in self._payload}
-            if any(len(value) != len(keys) for value in values.values()) or len(keys) > self.capacity:
-                raise MergeError(
-                    f"the sample must have one payload for each of at most {self.capacity} keys; it is damaged"
-                )
-            self.add(keys, **values)
-            self._compact()
+        if not state:
+            return
+        keys = check_tensor("keys", state["keys"], (None,), torch.int64)
+        if len(keys) > self.capacity or bool((keys[1:] <= keys[:-1]).any()):
+            raise MergeError(f"`keys` must be at most {self.capacity}, ascending and distinct; the state is damaged")
+        for name, (shape, dtype, _) in self._payload.items():
+            sizes = [dimension if axis == "D" else axis for axis in shape]
+            check_tensor(name, state[name], (len(keys), *sizes), dtype)
+        self._state = _Kept(keys, {name: state[name] for name in self._payload})
 
     def memory(self, dimension: int) -> int:
-        """Return its size in bytes: the kept entries, and as many again that wait to be compacted."""
+        """Return its size in bytes: the kept entries, and as many again that wait to be sorted in."""
         entry = 8
         for shape, dtype, _ in self._payload.values():
             entry += dtype.itemsize * prod(dimension if axis == "D" else axis for axis in shape)
         return 2 * self.capacity * entry
+
+
+def _ordered(keys: Tensor, ties: Sequence[Tensor]) -> Tensor:
+    """Return the order by key, then by each tie."""
+    order = torch.arange(len(keys), device=keys.device)
+    for column in (*reversed(ties), keys):
+        order = order[torch.argsort(column[order], stable=True)]
+    return order
 
 
 def _reduce(values: Tensor, place: Tensor, kept: int, how: Reduce) -> Tensor:
@@ -134,8 +152,7 @@ def _reduce(values: Tensor, place: Tensor, kept: int, how: Reduce) -> Tensor:
         first[1:] = place[1:] != place[:-1]
         return values[first]
     if how == "sum":
-        return torch.zeros((kept, *values.shape[1:]), dtype=values.dtype, device=values.device).index_add_(
-            0, place, values
-        )
+        zeros = torch.zeros((kept, *values.shape[1:]), dtype=values.dtype, device=values.device)
+        return zeros.index_add_(0, place, values)
     initial = values.new_zeros((kept, *values.shape[1:]))
     return initial.scatter_reduce_(0, place, values, reduce=how, include_self=False)

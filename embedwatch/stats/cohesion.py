@@ -18,7 +18,7 @@ from embedwatch.sketches import GroupSums, RowSample, SketchStatistic, example_b
 GROUPS = 1024
 SAMPLE = 4096
 
-COUNT = Metric("groups", "Labelled groups seen.", "groups", digits=9)
+COUNT = Metric("groups", "Labelled groups that are kept: all, up to 1,024.", "groups", digits=9)
 COHESION = Metric("cohesion", "Mean cosine inside labelled groups, each group with the same weight.", labels=("mean",))
 SEPARATION = Metric("separation", "Mean cosine between rows of different groups.", labels=("mean",))
 MARGIN = Metric("cohesion_margin", "Cohesion minus separation.", healthy="> 0", labels=("mean",))
@@ -109,6 +109,11 @@ class Cohesion(SketchStatistic):
         """Return its measurements by the plain formula on all pairs, if the sample holds all rows."""
         rows = batch.rows.double()
         labels = batch.labels if batch.labels is not None else torch.full((len(batch),), -1)
+        kept = sorted({batch.groups[label] for label in labels[labels >= 0].tolist()}, key=hash_text)[
+            : self._groups.capacity
+        ]
+        known = torch.tensor([name in kept for name in batch.groups] + [False])
+        labels = torch.where(known[labels], labels, -1)
         good = rows.isfinite().all(1) & (rows != 0).any(1) & (labels >= 0)
         unit, labels = rows[good] / rows[good].norm(dim=1, keepdim=True), labels[good]
         present = labels.unique()
@@ -135,7 +140,9 @@ class Cohesion(SketchStatistic):
         yield cls(), example_batches(seed)
         whole = VectorBatch.concat(example_batches(seed, groups=4))
         labels = torch.arange(len(whole)) % 5 - 1
-        yield cls(), VectorBatch(whole.rows, whole.ids, labels, whole.groups, whole.source).split((40, len(whole) - 40))
+        batches = VectorBatch(whole.rows, whole.ids, labels, whole.groups, whole.source).split((40, len(whole) - 40))
+        yield cls(), batches
+        yield cls(groups=2), batches
 
 
 def _measure(cosines: GroupCosines, mean: str) -> list[Measurement]:

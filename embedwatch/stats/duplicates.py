@@ -18,6 +18,8 @@ CAPACITY = 1 << 16
 """Distinct rows that are counted one by one: up to so many the answer is exact."""
 CELLS = 1 << 16
 NAMED_GROUPS = 50
+HEAVY_SHARE = 1e-4
+"""A row that makes this share of the stream, and stands out from the cells of others, is counted apart."""
 
 RATIO = Metric(
     "duplicate_rows_ratio",
@@ -29,12 +31,13 @@ RATIO = Metric(
 class Duplicates(SketchStatistic):
     """Share of rows that repeat an earlier row bit for bit.
 
-    The rows with the smallest content hashes are counted one by one: all of them while there are at most 65,536
-    distinct rows, a uniform sample of the distinct rows after that (k minimum values; Bar-Yossef et al. 2002). A row
-    that is repeated very often would be missed by such a sample or dominate it, so heavy rows are read off a table
-    of counts by hash cell (the count sketch idea, Charikar, Chen & Farach-Colton 2002): a cell that holds far more
-    rows than its peers has one. With D̂ = 1 - k / Σ counts over the light sampled rows, the share is `(Σ_heavy (c -
-    1) + light rows · D̂) / rows`.
+    The k rows with the smallest content hashes are counted one by one: all rows while there are at most 65,536 distinct
+    ones, a uniform sample of the distinct ones after that. Then there are two estimates, and the one with the smaller
+    standard error is given. From the number of distinct rows, `1 - (k - 1) / (U_k n)` with U_k the k-th smallest
+    hash as a number in (0, 1) (Bar-Yossef et al. 2002; Beyer et al. 2007): right for any frequencies, good to `(1 -
+    share) / √k`. From the counts of the sampled rows, `1 - k / Σ counts`: far better for few repeats, but a row that
+    is repeated very often is missed by the sample or dominates it. Rows that make a ten-thousandth of the stream or
+    more are therefore read off a table of counts by hash cell, where they stand out, and counted apart.
 
     Shape: batches (N, D); rows with NaN or Inf and zero rows are left out, `validity` counts them.
     State: 65,536 hashes with count, first and last row number, and 65,536 cells; merge exact.
@@ -86,19 +89,28 @@ class Duplicates(SketchStatistic):
         counts = self._distinct.values("count").cpu().double()
         if not self._distinct.full:
             return [RATIO.measure(1 - len(counts) / rows)]
-        heavy, border = self._heavy()
-        light = counts[counts < border]
-        repeats, error = _light_share(light)
-        light_rows = max(0.0, rows - float(heavy.sum()))
-        estimate = (float((heavy - 1).sum()) + light_rows * repeats) / rows
-        return [RATIO.measure(min(1.0, max(0.0, estimate)), error=error * light_rows / rows)]
+        value, error = min(self._by_number(rows), self._by_counts(rows, counts), key=lambda estimate: estimate[1])
+        return [RATIO.measure(min(1.0, max(0.0, value)), error=error)]
 
-    def _heavy(self) -> tuple[Tensor, float]:
-        """Return the estimated counts of heavy rows, and the count from which a row is heavy."""
+    def _by_number(self, rows: int) -> tuple[float, float]:
+        """Return the share from the number of distinct rows, (k - 1) / U_k with U_k the largest kept hash in (0, 1)."""
+        kept = self._distinct.keys
+        largest = (int(kept[-1]) + 2**63) / 2**64
+        distinct = (len(kept) - 1) / largest
+        return 1 - distinct / rows, distinct / rows / math.sqrt(len(kept) - 2)
+
+    def _by_counts(self, rows: int, counts: Tensor) -> tuple[float, float]:
+        """Return the share from how often each sampled row occurs, with the heavy rows counted apart."""
         cells = self._cells["cells"].cpu().double()
         typical = float(cells.median())
-        border = max(8.0, 8.0 * math.sqrt(typical + 1))
-        return cells[cells - typical >= border] - typical, border
+        spread = 1.5 * float((cells - typical).abs().median())
+        border = max(HEAVY_SHARE * rows, 10 * spread)
+        heavy = cells[cells - typical >= border] - typical
+        repeats, error = _light_share(counts[counts < border])
+        light = max(0.0, rows - float(heavy.sum()))
+        noise = math.sqrt(len(heavy) * (typical + 1)) / rows
+        unseen = border / rows / 2  # a row just below the border may have escaped the sample
+        return (float((heavy - 1).sum()) + light * repeats) / rows, math.hypot(error * light / rows, noise, unseen)
 
     def exhibits(self) -> list[Exhibit]:
         """Return the most repeated rows among those counted, with the first and last row number of each."""
@@ -117,7 +129,7 @@ class Duplicates(SketchStatistic):
         """Return the error bound against the oracle: exact until rows are sampled, then four standard errors."""
         measured = self.compute()[0]
         del metric
-        return 1e-9 if measured.error is None else 4 * measured.error + 0.01
+        return 1e-9 if measured.error is None else 4 * measured.error
 
     def oracle(self, batch: VectorBatch) -> Mapping[str, float | None]:
         """Return its measurements by comparing all rows."""
@@ -137,11 +149,14 @@ class Duplicates(SketchStatistic):
 
 
 def _light_share(counts: Tensor) -> tuple[float, float]:
-    """Return the share of repeats among sampled distinct rows with these counts, and its standard error."""
+    """Return the share of repeats among sampled distinct rows with these counts, and its standard error (delta method).
+
+    Where none is repeated the error is that of one more: what is not in the sample is not known to be nowhere.
+    """
     total = float(counts.sum())
     if total == 0:
-        return 0.0, 0.0
+        return 0.0, 1.0
     size = len(counts)
     share = 1 - size / total
     spread = float((size / total * counts - 1).square().sum().sqrt()) / total
-    return share, spread
+    return share, max(spread, 1 / total)

@@ -35,7 +35,8 @@ DIMENSION = Metric(
     labels=("estimator",),
 )
 NEAR = Metric(
-    "near_duplicate_rows_ratio", "Share of sampled distinct rows whose nearest other has a cosine of 0.99 or more."
+    "near_duplicate_rows_ratio",
+    "Share of up to 4,096 sampled distinct rows whose nearest other in the sample has a cosine of 0.99 or more.",
 )
 
 

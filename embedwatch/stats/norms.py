@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
+from torch import Tensor
 
 from embedwatch.batch import VectorBatch
+from embedwatch.core.errors import MergeError
 from embedwatch.core.exhibit import Exhibit
 from embedwatch.core.measurement import Histogram, Measurement, Metric
 from embedwatch.sketches import Extremes, LogHistogram, Moments, SketchStatistic
@@ -15,8 +17,9 @@ TOP_SHARE = 0.01
 """The largest norms whose share of the dot-product mass is measured: one row in a hundred."""
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 NAMED_ROWS = 20
-BOUNDS = tuple(2.0**power for power in range(-10, 17))
-"""Bounds of the exported histogram: powers of two, the same for every model, so that windows and workers add up."""
+BOUNDS = tuple(2.0 ** (power + 0.5) for power in range(-10, 17))
+"""Bounds of the exported histogram: the same for every model, so that windows and workers add up; and off the norm 1 of
+normalised rows, so that rounding does not scatter them over two buckets."""
 
 MEAN = Metric("norm_mean", "Mean Euclidean norm of the rows.")
 STD = Metric("norm_std", "Standard deviation of the norms (n - 1 in the denominator).")
@@ -40,7 +43,7 @@ class Norms(SketchStatistic):
     One hundredth of the rows, rounded up, are the largest 1 %.
 
     Shape: batches (N, D); rows with NaN or Inf are left out, zero rows count with norm 0.
-    State: moments, 8,192 logarithmic bins (see `LogHistogram`), the 20 largest and the smallest; merge exact.
+    State: moments, 16,384 logarithmic bins (see `LogHistogram`), the 20 largest and the smallest; merge exact.
     Error: quantiles, and what is derived from them, within 0.55 %; the rest exact.
 
     Example:
@@ -73,6 +76,12 @@ class Norms(SketchStatistic):
         self._largest.add(norms, clean.ids)
         self._smallest.add(-norms, clean.ids)
 
+    def check_state(self) -> None:
+        """Refuse a state whose parts did not see the same rows."""
+        seen = {self._moments.count, int(self._bins.counts.sum())}
+        if len(seen) > 1 or (self._moments.count > 0) != (len(self._largest.values) > 0 < len(self._smallest.values)):
+            raise MergeError(f"state of {self.name} must come from the same rows in all parts, got {sorted(seen)} rows")
+
     def compute(self) -> list[Measurement]:
         """Return the measurements of everything seen so far."""
         count = self._moments.count
@@ -97,7 +106,7 @@ class Norms(SketchStatistic):
         edges = self._bins.edges()[1:]
         place = torch.searchsorted(torch.tensor(BOUNDS, dtype=torch.float64), edges * (1 - 1e-9))
         counts = torch.zeros(len(BOUNDS) + 1, dtype=torch.int64).index_add_(0, place, self._bins.counts)
-        return Histogram(BOUNDS, tuple(counts.tolist()), total, self._moments.count)
+        return Histogram(BOUNDS, tuple(counts.tolist()), total, int(counts.sum()))
 
     def exhibits(self) -> list[Exhibit]:
         """Return the rows with the largest norms, and the distribution in fine bins."""
@@ -117,7 +126,7 @@ class Norms(SketchStatistic):
         derived = metric.split("{")[0] in (QUANTILE.name, EXTREME.name, TOP.name)
         return 1.05 * LogHistogram.ERROR + 1e-5 if derived else 1e-5
 
-    def oracle(self, batch: VectorBatch) -> Mapping[str, float | None]:
+    def oracle(self, batch: VectorBatch) -> Mapping[str, float | Histogram | None]:
         """Return its measurements by the plain formula on all rows at once."""
         rows = batch.rows.double()
         norms = rows[rows.isfinite().all(1)].norm(dim=1).sort().values
@@ -134,7 +143,14 @@ class Norms(SketchStatistic):
             EXTREME.name: float(norms[-1] / quantile[0.5]) if quantile[0.5] > 0 else None,
             TOP.name: float(top / norms.sum()) if norms.sum() > 0 else None,
             **{f"{QUANTILE.name}{{q={q:g}}}": value for q, value in quantile.items()},
+            DISTRIBUTION.name: _count(norms),
         }
+
+
+def _count(norms: Tensor) -> Histogram:
+    place = torch.searchsorted(torch.tensor(BOUNDS, dtype=torch.float64), norms)  # bounds[i - 1] < norm <= bounds[i]
+    counts = torch.bincount(place, minlength=len(BOUNDS) + 1)
+    return Histogram(BOUNDS, tuple(counts.tolist()), float(norms.sum()), len(norms))
 
 
 def top_count(rows: int) -> int:

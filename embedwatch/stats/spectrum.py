@@ -151,7 +151,7 @@ class Spectrum(SketchStatistic):
         centred, plain = torch.zeros(dimension, dtype=torch.float64), torch.zeros(dimension, dtype=torch.float64)
         centred[: min(count, dimension)] = torch.linalg.svdvals(rows - rows.mean(0)).square() / (count - 1)
         plain[: min(count, dimension)] = torch.linalg.svdvals(rows).square() / count
-        floor = torch.finfo(torch.float32).eps * 2
+        floor = torch.finfo(torch.float32).eps ** 2
         centred, plain = (torch.where(v > floor * v[0], v, 0.0) for v in (centred, plain))
         known = {m.name: m.number for m in _measure(count, centred, plain)}
         return {**known, CONDITION.name: None, NULL.name: None} if self._is_sketched() else known

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from embedwatch.batch import VectorBatch
+from embedwatch.core.errors import MergeError
 from embedwatch.core.measurement import Measurement, Metric
 from embedwatch.geometry.isotropy import uniformity
 from embedwatch.geometry.kernels import gaussian_frequencies, random_features
@@ -65,6 +66,11 @@ class Uniformity(SketchStatistic):
         self._sums.add("rows", len(unit))
         self._sums.add("cos", cos.sum(0))
         self._sums.add("sin", sin.sum(0))
+
+    def check_state(self) -> None:
+        """Refuse a state that counts rows and has no sums of them."""
+        if ("rows" in self._sums) != ("cos" in self._sums) or ("rows" in self._sums) != ("sin" in self._sums):
+            raise MergeError(f"state of {self.name} must hold rows, cos and sin together; it is damaged")
 
     def compute(self) -> list[Measurement]:
         """Return the measurements of everything seen so far."""

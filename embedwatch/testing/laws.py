@@ -368,6 +368,64 @@ def _law_purity(statistic: type[AnyStatistic], draw: Draw) -> None:
             rows.copy_(was)
 
 
+def _law_modes(statistic: type[AnyStatistic], draw: Draw) -> None:
+    """What was fed in inference mode or under autocast is exact, and stays usable outside."""
+    empty, whole = _example(statistic, draw)
+    first, second = _cut(whole, draw, parts=2)
+    fed, other = empty.fresh(), empty.fresh()
+    mode = draw(st.sampled_from(["inference", "autocast"]))
+    with torch.inference_mode() if mode == "inference" else torch.autocast("cpu", dtype=torch.bfloat16):
+        if first.matrices:
+            first = first.change(torch.Tensor.clone)  # a tensor of this mode, as a model's output is
+        _feed(fed, first)
+        _feed(other, second)
+    wanted = _fed(empty, [whole])
+    fed.merge(other)
+    _same(fed, _values(fed), _values(wanted), fed.merge_tolerance, f"fed in {mode} mode")
+    _feed(fed, second)
+    _values(fed)
+
+
+def _law_damage(statistic: type[AnyStatistic], draw: Draw) -> None:
+    """A state that cannot be one is refused as a whole; what is accepted can be computed and merged."""
+    empty, whole = _example(statistic, draw)
+    state = _fed(empty, [whole]).state_dict()
+    key = draw(st.sampled_from(sorted(state)))
+    value = state[key]
+    kind = draw(st.sampled_from(["missing", "none", "text", "number", "cut", "turned", "double", "nan", "negative"]))
+    damaged = dict(state)
+    if kind == "missing":
+        del damaged[key]
+    elif isinstance(value, torch.Tensor) and kind not in ("none", "text", "number"):
+        damaged[key] = _damaged(value, kind)
+    else:
+        damaged[key] = {"text": "text", "number": -7}.get(kind)
+    target = empty.fresh()
+    try:
+        target.load_state_dict(damaged)
+    except MergeError:
+        _same(target, _values(target), _values(empty.fresh()), lambda _: 0.0, "a refused state leaves no trace")
+        return
+    _values(target)
+    other = _fed(empty, [whole])
+    other.merge(target)
+    _values(other)
+
+
+def _damaged(value: torch.Tensor, kind: str) -> torch.Tensor:
+    """Return a tensor with one thing wrong."""
+    if kind == "cut":
+        return value.reshape(-1)[: max(0, value.numel() - 1)]
+    if kind == "turned":
+        return value[None]
+    if kind == "double":
+        return torch.cat([value.reshape(-1), value.reshape(-1)])
+    bad = value.clone().reshape(-1)
+    if bad.numel():
+        bad[0] = math.nan if kind == "nan" and value.is_floating_point() else -5
+    return bad.reshape(value.shape)
+
+
 def _law_declaration(statistic: type[AnyStatistic], draw: Draw) -> None:
     """It delivers what it declares and nothing else; an empty one delivers no invented numbers."""
     empty, whole = _example(statistic, draw)
@@ -376,6 +434,12 @@ def _law_declaration(statistic: type[AnyStatistic], draw: Draw) -> None:
     delivered = {measurement.name for measurement in fed.compute()}
     if delivered != declared:
         _fail(fed, f"declaration: delivers {sorted(delivered)}, declares {sorted(declared)}")
+    keyed: set[str] = set()
+    for other, batches in statistic.examples(0):
+        stream = _Stream(batches)
+        keyed |= {key.split("{")[0] for key in _fed(other, [stream]).oracle(stream.whole)}
+    if keyed != declared:
+        _fail(fed, f"declaration: the oracles of all examples know {sorted(keyed)}, declared are {sorted(declared)}")
     if empty.fresh().settings() != empty.settings():
         _fail(fed, "declaration: a fresh copy has other settings")
     for key, value in _values(empty.fresh()).items():
@@ -398,6 +462,8 @@ STATISTIC_LAWS: dict[str, Law] = {
     "refusal": _law_refusal,
     "memory": _law_memory,
     "purity": _law_purity,
+    "modes": _law_modes,
+    "damage": _law_damage,
     "declaration": _law_declaration,
 }
 """Name to law."""

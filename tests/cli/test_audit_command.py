@@ -260,3 +260,52 @@ def test_help_shows_examples() -> None:
         assert "embedwatch " in done.stdout
     assert "0.1" in run("--version").stdout
     refused(run("aduit"), "aduit", "audit")
+
+
+def test_a_failing_statistic_is_unknown_and_no_success(vectors: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("planted")
+
+    monkeypatch.setattr("embedwatch.stats.validity.Validity.add", broken)
+    result = run("audit", vectors, "--json")
+    data = json.loads(result.stdout)
+    assert result.exit_code == 2
+    assert data["counts"]["unknown"] == 2
+    statuses = {verdict["check"]: verdict["status"] for verdict in data["spaces"][0]["verdicts"]}
+    assert statuses["nonfinite_rows"] == statuses["zero_rows"] == "unknown"
+    assert data["errors"] == [{"stage": "statistic", "name": "validity", "count": 1}]
+    assert "Traceback" not in result.stderr
+
+
+def test_a_sink_that_cannot_deliver_is_no_success(vectors: Path) -> None:
+    result = run("audit", vectors, "--sink", "jsonl:/dev/full")
+    assert result.exit_code == 2
+    assert "'jsonl' failed 1 times" in result.stderr
+
+
+def test_words_that_a_terminal_does_not_know(faulty: Path) -> None:
+    done = process("audit", str(faulty), PYTHONIOENCODING="ascii")
+    assert done.returncode == 1
+    assert "? Remove and re-encode" in done.stdout
+
+
+def test_float64_rows_that_float32_takes_for_zero(tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).normal(size=(200, 8))
+    rows[5] *= 1e-310
+    path = tmp_path / "tiny.npy"
+    np.save(path, rows)
+    data = json.loads(run("audit", path, "--json").stdout)
+    found = {verdict["check"]: verdict["value"] for verdict in data["spaces"][0]["verdicts"]}
+    assert abs(found["collapse"]) < 0.1
+    assert found["zero_rows"] == pytest.approx(1 / 200)
+
+
+def test_mostly_zero_rows_are_not_called_long(tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).normal(size=(200, 8)).astype(np.float32)
+    rows[:120] = 0
+    path = tmp_path / "zeros.npy"
+    np.save(path, rows)
+    data = json.loads(run("audit", path, "--json").stdout)
+    statuses = {verdict["check"]: verdict["status"] for verdict in data["spaces"][0]["verdicts"]}
+    assert statuses["zero_rows"] == "fail"
+    assert statuses["extreme_norms"] == "unknown"

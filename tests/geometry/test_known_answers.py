@@ -141,3 +141,11 @@ def test_norms_of_extreme_rows() -> None:
     assert not torch.isfinite(found[3:]).any()
     half = torch.full((1, 4), 60_000.0, dtype=torch.float16)
     assert float(row_norms(half)) == pytest.approx(120_000.0)
+
+
+def test_one_huge_column_does_not_empty_the_others() -> None:
+    """A row number stored as a dimension: rank 1 by variance, but no direction is empty."""
+    rows = torch.randn(4_000, 20, generator=torch.Generator().manual_seed(0))
+    rows[:, 3] = torch.arange(4_000.0)
+    values = eigenvalues(torch.cov(rows.double().T).float())
+    assert int((values > 0).sum()) == 20

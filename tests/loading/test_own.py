@@ -112,5 +112,5 @@ def test_missing_weights_are_refused(runs: dict[str, Path], tmp_path: Path) -> N
     (tmp_path / "config.json").write_text(json.dumps({**config, "layers": 2}))
     for name in ("model.safetensors", "tokenizer.json", "tokenizer_config.json"):
         (tmp_path / name).write_bytes((runs["causal"] / name).read_bytes())
-    with pytest.raises(InputError, match="must hold all weights of OwnModel, got none for layers"):
+    with pytest.raises(InputError, match="must hold all weights of EmbedwatchModel, got none for layers"):
         load_subject(tmp_path).encode(["text"])

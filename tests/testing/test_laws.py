@@ -75,6 +75,10 @@ class Sound(Statistic[VectorBatch], register=False):
         return {"dimension": self.dimension, "n": self.n, "mean": self.mean, "m2": self.m2}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        if not all(isinstance(state.get(key), int | float) for key in ("n", "mean", "m2")) or state["n"] < 0:
+            raise MergeError("the state is damaged")
+        if not isinstance(state.get("dimension", "nothing"), int | None) or (state["dimension"] or 1) < 1:
+            raise MergeError("the state is damaged")
         self.dimension, self.n, self.mean, self.m2 = (state[key] for key in ("dimension", "n", "mean", "m2"))
 
     def memory(self, dimension: int) -> int:

@@ -63,12 +63,12 @@ class SharesMemory(NpySource, register=False):
             yield VectorBatch(SHARED[: len(batch)], batch.ids)
 
 
-class LabelsWithoutGroups(NpySource, register=False):
-    """Labels that index nothing."""
+class LabelsBelowNone(NpySource, register=False):
+    """Labels below the one that says none."""
 
     def batches(self, size: int) -> Iterator[VectorBatch]:
         for batch in super().batches(size):
-            yield VectorBatch(batch.rows, batch.ids, torch.zeros(len(batch), dtype=torch.int64))
+            yield VectorBatch(batch.rows, batch.ids, torch.full((len(batch),), -2))
 
 
 class NamesOnce(NpySource, register=False):
@@ -106,7 +106,7 @@ BROKEN: dict[str, tuple[type[NpySource], ...]] = {
     "rows": (NumbersFromOne, TooMany, Miscounts),
     "same again": (ReadsOnce,),
     "own memory": (SharesMemory,),
-    "groups": (LabelsWithoutGroups,),
+    "groups": (LabelsBelowNone,),
     "names": (NamesOnce,),
     "fingerprint": (Unmoved,),
     "misuse": (TakesAnySize,),
