@@ -111,7 +111,7 @@ class TestScan:
 
     def test_a_folder_that_does_not_exist_yet_is_empty(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(registry.FOLDERS, "check", "embedwatch.no_such_folder")
-        registry._scanned.discard("check")
+        registry._scanned.difference_update({"check", registry.PLUGIN_GROUP})
         registry.scan("check")
 
     def test_a_missing_import_inside_our_own_package_is_not_hidden(
@@ -121,7 +121,7 @@ class TestScan:
         tmp_path.joinpath("broken_folder", "__init__.py").write_text("import no_such_module_at_all\n")
         monkeypatch.syspath_prepend(str(tmp_path))
         monkeypatch.setitem(registry.FOLDERS, "check", "broken_folder")
-        registry._scanned.discard("check")
+        registry._scanned.difference_update({"check", registry.PLUGIN_GROUP})
         with pytest.raises(ModuleNotFoundError, match="no_such_module_at_all"):
             registry.scan("check")
 
@@ -152,7 +152,7 @@ def plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     tmp_path.joinpath("plugin_that_works.py").write_text(GOOD)
     tmp_path.joinpath("plugin_that_breaks.py").write_text("raise OSError('no licence file')\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    registry._scanned.discard("check")
+    registry._scanned.difference_update({"check", registry.PLUGIN_GROUP})
     yield tmp_path
     sys.modules.pop("plugin_that_works", None)
 
