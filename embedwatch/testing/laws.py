@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
-from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -24,10 +23,10 @@ from hypothesis import strategies as st
 from embedwatch.core.errors import MergeError
 from embedwatch.core.measurement import Histogram
 from embedwatch.core.statistic import Statistic
+from embedwatch.testing.streams import Draw, Stream, cut, shifted
 
 __all__ = ["STATISTIC_LAWS", "LawViolation", "obey"]
 
-Draw = Callable[[Any], Any]
 AnyStatistic = Statistic[Any]
 Values = dict[str, float | Histogram | None]
 Law = Callable[[type[AnyStatistic], Draw], None]
@@ -60,76 +59,22 @@ def _fail(statistic: AnyStatistic, what: str) -> None:
     raise LawViolation(f"{type(statistic).__name__} ({statistic.settings()}): {what}")
 
 
-class _Stream:
-    """Some batches of one source: cut anywhere where batches are rows, between batches where each is one step."""
-
-    def __init__(self, batches: Iterable[Any]) -> None:
-        self.batches = list(batches)
-
-    def __len__(self) -> int:
-        return sum(len(batch) for batch in self.batches)
-
-    @property
-    def whole(self) -> Any:
-        """All rows as one batch, or all steps in order: what `oracle` takes."""
-        first = self.batches[0]
-        return type(first).concat(self.batches) if hasattr(first, "concat") else self.batches
-
-    def split(self, sizes: Sequence[int]) -> list[_Stream]:
-        """Cut into consecutive streams of these sizes."""
-        if hasattr(self.batches[0], "concat"):
-            return [_Stream([part]) for part in self.whole.split(sizes)]
-        edges = [0, *accumulate(sizes)]
-        return [_Stream(self.batches[start:end]) for start, end in pairwise(edges)]
-
-    @property
-    def matrices(self) -> list[str]:
-        """Names of the fields that hold rows of floating point numbers."""
-        first = self.batches[0]
-        return [field.name for field in fields(first) if _is_matrix(getattr(first, field.name))]
-
-    def change(self, act: Callable[[torch.Tensor], torch.Tensor]) -> _Stream:
-        """Return the stream with something done to each matrix."""
-        whole = self.whole
-        return _Stream([replace(whole, **{name: act(getattr(whole, name)) for name in self.matrices})])
-
-    def append(self, rows: Mapping[str, torch.Tensor]) -> _Stream:
-        """Return the stream with more rows at its end: row numbers of their own, all else as the first row has."""
-        whole = self.whole
-        count = len(next(iter(rows.values())))
-        extra = whole.take(torch.zeros(count, dtype=torch.int64))
-        ids = {"ids": whole.ids.max() + 1 + torch.arange(count)} if getattr(whole, "ids", None) is not None else {}
-        typed = {name: value.to(getattr(whole, name)) for name, value in rows.items()}
-        return _Stream([type(whole).concat([whole, replace(extra, **typed, **ids)])])
-
-
-def _is_matrix(value: object) -> bool:
-    return isinstance(value, torch.Tensor) and value.ndim == 2 and value.is_floating_point()
-
-
-def _example(statistic: type[AnyStatistic], draw: Draw) -> tuple[AnyStatistic, _Stream]:
+def _example(statistic: type[AnyStatistic], draw: Draw) -> tuple[AnyStatistic, Stream]:
     """Draw one empty instance with its stream."""
     seed = draw(st.integers(0, 2**16))
     choices = list(statistic.examples(seed))
     if not choices:
         raise LawViolation(f"{statistic.__name__}.examples({seed}) must yield at least one instance, got none")
     empty, batches = choices[draw(st.integers(0, len(choices) - 1))]
-    return empty, _Stream(batches)
+    return empty, Stream(batches)
 
 
-def _cut(stream: _Stream, draw: Draw, *, parts: int | None = None) -> list[_Stream]:
-    """Cut a stream at drawn places; parts may be empty, of one row, very unequal."""
-    number = draw(st.integers(1, 5)) if parts is None else parts
-    places = sorted(draw(st.integers(0, len(stream))) for _ in range(number - 1))
-    return stream.split([right - left for left, right in pairwise([0, *places, len(stream)])])
-
-
-def _feed(statistic: AnyStatistic, stream: _Stream) -> None:
+def _feed(statistic: AnyStatistic, stream: Stream) -> None:
     for batch in stream.batches:
         statistic.update(batch)
 
 
-def _fed(empty: AnyStatistic, streams: Iterable[_Stream]) -> AnyStatistic:
+def _fed(empty: AnyStatistic, streams: Iterable[Stream]) -> AnyStatistic:
     fed = empty.fresh()
     for stream in streams:
         _feed(fed, stream)
@@ -168,7 +113,7 @@ def _same(
 def _law_oracle(statistic: type[AnyStatistic], draw: Draw) -> None:
     """Equals its own formula on the whole data, however the rows arrive."""
     empty, whole = _example(statistic, draw)
-    fed = _fed(empty, _cut(whole, draw))
+    fed = _fed(empty, cut(whole, draw))
     _same(fed, _values(fed), fed.oracle(whole.whole), fed.tolerance, "oracle")
 
 
@@ -176,7 +121,7 @@ def _law_split(statistic: type[AnyStatistic], draw: Draw) -> None:
     """Any split of the rows, in any order of the parts, gives the same."""
     empty, whole = _example(statistic, draw)
     once = _fed(empty, [whole])
-    parts = draw(st.permutations(_cut(whole, draw)))
+    parts = draw(st.permutations(cut(whole, draw)))
     fed = _fed(empty, parts)
     _same(fed, _values(fed), _values(once), fed.merge_tolerance, "split")
 
@@ -185,9 +130,9 @@ def _law_merge(statistic: type[AnyStatistic], draw: Draw) -> None:
     """Merge is concatenation, for parts as unequal as one row against all others."""
     empty, whole = _example(statistic, draw)
     once = _fed(empty, [whole])
-    left, right = _cut(whole, draw, parts=2)
+    left, right = cut(whole, draw, parts=2)
     merged = _fed(empty, [left])
-    merged.merge(_fed(empty, _cut(right, draw)))
+    merged.merge(_fed(empty, cut(right, draw)))
     _same(merged, _values(merged), _values(once), merged.merge_tolerance, "merge is concatenation")
     small, rest = whole.split([1, len(whole) - 1])
     for first, second in ((small, rest), (rest, small)):
@@ -205,7 +150,7 @@ def _law_merge(statistic: type[AnyStatistic], draw: Draw) -> None:
 def _law_order(statistic: type[AnyStatistic], draw: Draw) -> None:
     """Merge is associative and commutative."""
     empty, whole = _example(statistic, draw)
-    parts = [_fed(empty, [part]) for part in _cut(whole, draw, parts=3)]
+    parts = [_fed(empty, [part]) for part in cut(whole, draw, parts=3)]
     results = []
     for first, second, third, inner in ((0, 1, 2, True), (0, 1, 2, False), (2, 0, 1, True), (1, 2, 0, False)):
         a, b, c = (_copy(parts[place]) for place in (first, second, third))
@@ -240,7 +185,7 @@ def _law_identity(statistic: type[AnyStatistic], draw: Draw) -> None:
 def _law_state(statistic: type[AnyStatistic], draw: Draw) -> None:
     """A state goes out and in, continues as if nothing had happened, and is a copy."""
     empty, whole = _example(statistic, draw)
-    first, second = _cut(whole, draw, parts=2)
+    first, second = cut(whole, draw, parts=2)
     fed = _fed(empty, [first])
     state = fed.state_dict()
     copy = empty.fresh()
@@ -282,7 +227,7 @@ def _law_defects(statistic: type[AnyStatistic], draw: Draw) -> None:
     bad = rows[draw(st.sampled_from(whole.matrices))]
     bad[:, draw(st.integers(0, bad.shape[1] - 1))] = draw(st.sampled_from([math.nan, math.inf, -math.inf]))
     mixed = whole.append(rows)
-    fed = _fed(empty, _cut(mixed, draw))
+    fed = _fed(empty, cut(mixed, draw))
     if statistic.counts_defects:
         _same(fed, _values(fed), fed.oracle(mixed.whole), fed.tolerance, "rows with NaN or Inf")
     else:
@@ -304,7 +249,7 @@ def _law_hostile(statistic: type[AnyStatistic], draw: Draw) -> None:
     mixed = whole.append(rows)
     if kind.startswith("all"):
         mixed = mixed.split([len(whole), count])[1]
-    fed = _fed(empty, _cut(mixed, draw))
+    fed = _fed(empty, cut(mixed, draw))
     _same(fed, _values(fed), fed.oracle(mixed.whole), lambda key: max(1e-3, fed.tolerance(key)), f"{kind} rows")
     once = _fed(empty, [mixed])
     _same(fed, _values(fed), _values(once), lambda key: max(1e-4, fed.merge_tolerance(key)), f"{kind} rows, split")
@@ -320,7 +265,7 @@ def _law_refusal(statistic: type[AnyStatistic], draw: Draw) -> None:
         rows = getattr(whole.whole, name)
         wide = replace(whole.whole, **{name: torch.cat([rows, rows], dim=1)})
         words = str(rows.shape[1]), str(2 * rows.shape[1])
-        other = _fed(empty, [_Stream([wide])])
+        other = _fed(empty, [Stream([wide])])
         _refused(fed, "update with another dimension", partial(fed.update, wide), *words)
         _refused(fed, "merge with another dimension", partial(fed.merge, other), *words)
     _same(fed, _values(fed), wanted, lambda _: 0.0, "a refusal changes nothing")
@@ -332,7 +277,7 @@ def _law_memory(statistic: type[AnyStatistic], draw: Draw) -> None:
     fed = empty.fresh()
     bound = fed.memory(max((getattr(whole.whole, name).shape[1] for name in whole.matrices), default=1))
     for turn in range(6):
-        _feed(fed, _shifted(whole, turn))
+        _feed(fed, shifted(whole, turn))
         size = sum(_size(value) for value in fed.state_dict().values())
         if size > bound + 64:
             _fail(fed, f"memory: the state takes {size} bytes after {turn + 1} batches, stated are {bound}")
@@ -345,7 +290,7 @@ def _law_purity(statistic: type[AnyStatistic], draw: Draw) -> None:
     before = [rows.clone() for rows in matrices]
     generators = (torch.get_rng_state().clone(), repr(np.random.get_state()), random.getstate())
     half = draw(st.integers(0, len(whole.batches)))
-    fed, other = (_fed(empty, [_Stream(part)]) for part in (whole.batches[:half], whole.batches[half:]))
+    fed, other = (_fed(empty, [Stream(part)]) for part in (whole.batches[:half], whole.batches[half:]))
     others = _values(other)
     fed.merge(other)
     fed.exhibits()
@@ -371,7 +316,7 @@ def _law_purity(statistic: type[AnyStatistic], draw: Draw) -> None:
 def _law_modes(statistic: type[AnyStatistic], draw: Draw) -> None:
     """What was fed in inference mode or under autocast is exact, and stays usable outside."""
     empty, whole = _example(statistic, draw)
-    first, second = _cut(whole, draw, parts=2)
+    first, second = cut(whole, draw, parts=2)
     fed, other = empty.fresh(), empty.fresh()
     mode = draw(st.sampled_from(["inference", "autocast"]))
     with torch.inference_mode() if mode == "inference" else torch.autocast("cpu", dtype=torch.bfloat16):
@@ -436,7 +381,7 @@ def _law_declaration(statistic: type[AnyStatistic], draw: Draw) -> None:
         _fail(fed, f"declaration: delivers {sorted(delivered)}, declares {sorted(declared)}")
     keyed: set[str] = set()
     for other, batches in statistic.examples(0):
-        stream = _Stream(batches)
+        stream = Stream(batches)
         keyed |= {key.split("{")[0] for key in _fed(other, [stream]).oracle(stream.whole)}
     if keyed != declared:
         _fail(fed, f"declaration: the oracles of all examples know {sorted(keyed)}, declared are {sorted(declared)}")
@@ -491,15 +436,6 @@ def _copy(statistic: AnyStatistic) -> AnyStatistic:
     copy = statistic.fresh()
     copy.load_state_dict(statistic.state_dict())
     return copy
-
-
-def _shifted(stream: _Stream, turn: int) -> _Stream:
-    """Return other rows of the same shape, or later steps, as if the source went on."""
-    shift = turn * len(stream)
-    if not hasattr(stream.batches[0], "concat"):
-        return _Stream([replace(batch, step=batch.step + shift) for batch in stream.batches])
-    whole = stream.change(lambda rows: rows * (1 + 0.1 * turn)).whole
-    return _Stream([replace(whole, ids=whole.ids + shift) if getattr(whole, "ids", None) is not None else whole])
 
 
 def _size(value: Any) -> int:
