@@ -194,8 +194,8 @@ def report(options: argparse.Namespace, trainer: Trainer, reason: str, seconds: 
         f"{parameters:,} parameters; batch {trainer.data.size}, peak rate {options.rate:g}, dropout {options.dropout:g}"
     )
     print(
-        f"- {reason}: {progress.step:,} steps, {progress.tokens:,} tokens, {seconds / 60:.1f} CPU minutes with "
-        f"{VALIDATIONS} validations; {progress.clipped:,} steps clipped, {progress.skipped} skipped"
+        f"- {reason}: {progress.step:,} steps, {progress.tokens:,} tokens, {seconds / 60:.1f} CPU minutes, "
+        f"validations included; {progress.clipped:,} steps clipped, {progress.skipped} skipped"
     )
 
 

@@ -62,7 +62,7 @@ class Bar(_Recent):
         super().__init__()
         self.bar = Progress(
             TextColumn("step {task.completed:,.0f}"),
-            BarColumn(bar_width=20),
+            BarColumn(bar_width=12),
             TaskProgressColumn(),
             TextColumn("{task.description}"),
             TimeRemainingColumn(compact=True),

@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 from embedwatch.cli import main
 from embedwatch_model.config import ModelConfig
+from embedwatch_model.opening import open_model
 from embedwatch_model.storage import save_weights, write_json
 from embedwatch_model.text import BEGIN, END, decode, encode, open_tokenizer, save_tokenizer, train_tokenizer
 from embedwatch_model.transformer import Transformer
@@ -67,6 +68,13 @@ def refused(result: Result, *words: str) -> None:
         assert word in result.stderr
 
 
+def greedy(model: Transformer, ids: list[int], count: int, **source: torch.Tensor) -> list[int]:
+    new: list[int] = []
+    while len(new) < count and END not in new:
+        new.append(int(model(torch.tensor([[*ids, *new]]), **source).logits[0, -1].argmax()))
+    return new
+
+
 def test_one_text_stands_alone_behind_its_prompt(decoder: Path) -> None:
     result = run(decoder, "the cat", "--max-tokens", 5)
     assert result.exit_code == 0
@@ -91,19 +99,20 @@ def test_json_says_all_there_is(decoder: Path) -> None:
 
 
 def test_greedy_is_what_the_model_says_after_the_begin_token(decoder: Path) -> None:
-    tokenizer = open_tokenizer(decoder)
-    model = Transformer(ModelConfig.from_json(json.loads((decoder / "config.json").read_text())))
-    from embedwatch_model.storage import load_weights
-
-    load_weights(model.eval(), decoder / "model.safetensors")
+    model, tokenizer = open_model(decoder)
     ids = [BEGIN, *encode(tokenizer, "the cat")]
-    new: list[int] = []
-    for _ in range(6):
-        new.append(int(model(torch.tensor([[*ids, *new]])).logits[0, -1].argmax()))
-        if new[-1] == END:
-            break
     [text] = written(decoder, "the cat", "--max-tokens", 6, "--temperature", 0)
-    assert text["text"] == decode(tokenizer, new)
+    assert text["text"] == decode(tokenizer, greedy(model, ids, 6))
+
+
+def test_a_translator_reads_the_text_and_an_end_token(translator: Path) -> None:
+    model, tokenizer = open_model(translator)
+    source = torch.tensor([[*encode(tokenizer, "der Hund"), END]])
+    [text] = written(translator, "der Hund", "--max-tokens", 6, "--temperature", 0)
+    assert text["text"] == decode(tokenizer, greedy(model, [BEGIN], 6, source=source))
+    logs = model(torch.tensor([[BEGIN]]), source=source).logits[0, -1].log_softmax(-1)
+    [first] = written(translator, "der Hund", "--max-tokens", 1, "--temperature", 0)
+    assert first["log_probability"] == pytest.approx(float(logs.max()), rel=1e-5)
 
 
 def test_the_seed_decides_and_nought_is_the_default(decoder: Path) -> None:

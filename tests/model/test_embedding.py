@@ -1,4 +1,4 @@
-"""Token embedding and sinusoidal positions against their formulas."""
+"""Token embedding against its formula, and the sum that enters the first layer."""
 
 from __future__ import annotations
 
@@ -8,20 +8,11 @@ import pytest
 import torch
 from torch import nn
 
-from embedwatch_model import SinusoidalPositions, TokenEmbedding
+from embedwatch_model import InputEmbedding, ModelError, NoPositions, SinusoidalPositions, TokenEmbedding
 
 
 def rms(x: torch.Tensor) -> float:
     return float(x.detach().square().mean().sqrt())
-
-
-def step_matrix(k: float, d_model: int, base: float) -> torch.Tensor:
-    """Write R(k) as the docstring states it: one rotation for each frequency."""
-    blocks = []
-    for i in range(d_model // 2):
-        angle = k * base ** (-2 * i / d_model)
-        blocks.append(torch.tensor([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]]))
-    return torch.block_diag(*blocks)
 
 
 class TestTokenEmbedding:
@@ -36,7 +27,7 @@ class TestTokenEmbedding:
 
     def test_agrees_with_torch_embedding(self) -> None:
         ours, theirs = TokenEmbedding(50, 64, scaled=False), nn.Embedding(50, 64)
-        theirs.load_state_dict(ours.tokens.state_dict())
+        theirs.load_state_dict(ours.state_dict())
         ids = torch.randint(0, 50, (2, 9), generator=torch.Generator().manual_seed(0))
         assert torch.equal(ours(ids), theirs(ids))
 
@@ -82,81 +73,34 @@ class TestTokenEmbedding:
 
     @pytest.mark.parametrize(("vocabulary", "d_model"), [(0, 4), (4, 0), (-1, 4)])
     def test_refuses_sizes_below_one(self, vocabulary: int, d_model: int) -> None:
-        with pytest.raises(ValueError, match="must be at least 1"):
+        with pytest.raises(ModelError, match="must be at least 1"):
             TokenEmbedding(vocabulary, d_model)
 
+    @pytest.mark.parametrize(("scaled", "tied"), [(True, True), (True, False), (False, True), (False, False)])
+    def test_starts_as_the_table_in_its_docstring_says(self, scaled: bool, tied: bool) -> None:
+        torch.manual_seed(0)
+        embedding = TokenEmbedding(2_000, 64, scaled=scaled, tied=tied)
+        std = 1.0 if not scaled and not tied else 64**-0.5
+        assert rms(embedding.weight) == pytest.approx(std, rel=0.01)
+        assert rms(embedding(torch.arange(2_000)[None])) == pytest.approx(1 / 8 if tied and not scaled else 1, rel=0.01)
 
-class TestSinusoidalPositions:
-    @pytest.mark.parametrize(("d_model", "base"), [(2, 10_000.0), (16, 10_000.0), (64, 500.0)])
-    def test_follows_the_formula(self, d_model: int, base: float) -> None:
-        table = SinusoidalPositions(d_model, 50, base=base).table
-        for p in (0, 1, 7, 49):
-            for i in range(d_model // 2):
-                angle = p / base ** (2 * i / d_model)
-                assert table[p, 2 * i].item() == pytest.approx(math.sin(angle), abs=1e-6)
-                assert table[p, 2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-6)
 
-    def test_stays_exact_far_out(self) -> None:
-        table = SinusoidalPositions(8, 100_001).table
-        assert table[100_000, 0].item() == pytest.approx(math.sin(100_000.0), abs=1e-6)
+class TestInputEmbedding:
+    def test_sums_tokens_positions_and_segments(self) -> None:
+        embedding = InputEmbedding(TokenEmbedding(9, 8), SinusoidalPositions(8, 6), segments=2)
+        assert embedding.segments is not None
+        ids, segments = torch.tensor([[1, 2, 8]]), torch.tensor([[0, 0, 1]])
+        expected = embedding.tokens.weight[ids] * math.sqrt(8) + embedding.positions.table[:3]
+        expected = expected + embedding.segments.weight[segments]
+        assert torch.allclose(embedding(ids, segments=segments), expected, atol=1e-6)
 
-    @pytest.mark.parametrize("k", [1, 5, 40])
-    def test_a_step_is_one_rotation_for_all_positions(self, k: int) -> None:
-        table = SinusoidalPositions(16, 100).table
-        rotation = step_matrix(k, 16, 10_000.0)
-        assert torch.allclose(rotation @ rotation.T, torch.eye(16), atol=1e-6)
-        assert torch.allclose(table[k:], table[:-k] @ rotation.T, atol=1e-5)
+    def test_the_scale_is_on_the_tokens_alone(self) -> None:
+        embedding = InputEmbedding(TokenEmbedding(9, 8), SinusoidalPositions(8, 6))
+        nn.init.zeros_(embedding.tokens.weight)
+        assert torch.equal(embedding(torch.tensor([[1, 2]]))[0], embedding.positions.table[:2])
 
-    def test_another_step_is_another_rotation(self) -> None:
-        table = SinusoidalPositions(16, 100).table
-        assert not torch.allclose(table[5:], table[:-5] @ step_matrix(4, 16, 10_000.0).T, atol=1e-2)
-
-    def test_inner_products_depend_on_the_offset_alone(self) -> None:
-        table = SinusoidalPositions(32, 60).table.double()
-        gram = table @ table.T
-        for k in (0, 1, 13):
-            diagonal = gram.diagonal(k)
-            assert torch.allclose(diagonal, diagonal[0].expand_as(diagonal), atol=1e-5)
-        assert torch.allclose(gram.diagonal(), torch.full((60,), 16.0, dtype=torch.float64), atol=1e-5)
-
-    def test_adds_the_same_positions_to_every_sequence(self) -> None:
-        positions = SinusoidalPositions(8, 10)
-        vectors = torch.randn(3, 6, 8, generator=torch.Generator().manual_seed(0))
-        assert torch.equal(positions(vectors), vectors + positions.table[:6])
-
-    def test_an_offset_continues_a_cached_sequence(self) -> None:
-        positions = SinusoidalPositions(8, 10)
-        whole = positions(torch.zeros(1, 10, 8))
-        parts = [positions(torch.zeros(1, 4, 8)), positions(torch.zeros(1, 6, 8), offset=4)]
-        assert torch.equal(whole, torch.cat(parts, dim=1))
-
-    def test_a_forward_hook_sees_the_sum(self) -> None:
-        model = nn.Sequential(TokenEmbedding(9, 8), SinusoidalPositions(8, 4))
-        seen: list[torch.Tensor] = []
-        handle = model[1].register_forward_hook(lambda module, inputs, output: seen.append(output))
-        ids = torch.tensor([[1, 2, 3]])
-        model(ids)
-        handle.remove()
-        assert torch.equal(seen[0], model[0](ids) + model[1].table[:3])
-
-    def test_keeps_the_dtype_and_saves_no_table(self) -> None:
-        positions = SinusoidalPositions(8, 10)
-        assert positions(torch.zeros(1, 2, 8, dtype=torch.bfloat16)).dtype == torch.bfloat16
-        assert not positions.state_dict()
-        assert not list(positions.parameters())
-
-    @pytest.mark.parametrize(("offset", "length"), [(0, 11), (8, 3), (-1, 2)])
-    def test_refuses_positions_outside_the_table(self, offset: int, length: int) -> None:
-        with pytest.raises(ValueError, match="within the 10 positions"):
-            SinusoidalPositions(8, 10)(torch.zeros(1, length, 8), offset=offset)
-
-    @pytest.mark.parametrize(
-        ("d_model", "length", "base", "words"),
-        [(7, 4, 1e4, "must be even"), (0, 4, 1e4, "at least 1"), (8, 0, 1e4, "at least 1"), (8, 4, 1.0, "above 1")],
-    )
-    def test_refuses_what_makes_no_table(self, d_model: int, length: int, base: float, words: str) -> None:
-        with pytest.raises(ValueError, match=words):
-            SinusoidalPositions(d_model, length, base=base)
-
-    def test_repr_says_the_configuration(self) -> None:
-        assert repr(SinusoidalPositions(8, 10)) == "SinusoidalPositions(8, length=10, base=10000)"
+    def test_normalises_the_sum_if_asked_to(self) -> None:
+        embedding = InputEmbedding(TokenEmbedding(9, 8), NoPositions(), norm=nn.LayerNorm(8))
+        out = embedding(torch.tensor([[1, 2, 8]]))
+        assert torch.allclose(out.mean(-1), torch.zeros(1, 3), atol=1e-6)
+        assert torch.allclose(out.var(-1, unbiased=False), torch.ones(1, 3), atol=1e-3)

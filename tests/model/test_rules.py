@@ -13,6 +13,7 @@ from torch import Tensor
 from transformers.generation import logits_process as theirs
 
 from embedwatch_model.errors import ModelError
+from embedwatch_model.rule_chain import usual_rules
 from embedwatch_model.rules import (
     Rule,
     apply,
@@ -21,7 +22,6 @@ from embedwatch_model.rules import (
     temperature,
     top_k,
     top_p,
-    usual_rules,
 )
 from embedwatch_model.sampling import greedy
 
@@ -66,7 +66,7 @@ def test_top_k(case: tuple[Tensor, Tensor], k: int) -> None:
 
 
 @settings(max_examples=60)
-@given(case=cases(), p=st.floats(0.01, 1))
+@given(case=cases(), p=st.floats(0.01, 0.999) | st.just(1.0))
 def test_top_p(case: tuple[Tensor, Tensor], p: float) -> None:
     same(partial(top_p, p=p), theirs.TopPLogitsWarper(p), case)
 
@@ -138,6 +138,17 @@ def test_temperature_may_change_places_with_penalties_and_bans(case: tuple[Tenso
 def test_equals_at_the_border_of_top_k_all_stay() -> None:
     logits = torch.tensor([[1.0, 2.0, 1.0, 0.0]])
     assert top_k(torch.zeros(1, 1, dtype=torch.int64), logits, k=2).isfinite().tolist() == [[True, True, True, False]]
+
+
+def test_a_nucleus_of_one_keeps_all_however_sums_are_rounded() -> None:
+    logits = 3 * torch.randn(1, 50_000, generator=torch.Generator().manual_seed(0))
+    assert top_p(torch.zeros(1, 1, dtype=torch.int64), logits, p=1.0).isfinite().all()
+
+
+def test_a_gap_in_the_ids_is_no_part_of_any_ngram() -> None:
+    logits = torch.zeros(1, 6)
+    assert no_repeat_ngram(torch.tensor([[-1, 5, 3, -1, 5]]), logits, n=3).isfinite().all()
+    assert no_repeat_ngram(torch.tensor([[-1, 5, 3, -1, 5]]), logits, n=2).isfinite().tolist()[0][3] is False
 
 
 def test_an_id_outside_the_logits_is_dropped() -> None:
