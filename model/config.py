@@ -180,7 +180,10 @@ class ModelConfig:
             raise ModelError(f"`values` must have known fields only, got {', '.join(unknown)}; {fix}")
         if "vocabulary" not in values:
             raise ModelError("`values` must have a vocabulary, got none; is this the configuration of another model?")
-        return cls(**{name: value for name, value in values.items() if name in known})
+        try:
+            return cls(**{name: value for name, value in values.items() if name in known})
+        except TypeError as error:  # a field of another type than any size or name
+            raise ModelError(f"`values` must fit their fields, got {error}; is this a damaged configuration?") from error
 
     @classmethod
     def sized(cls, size: str | int, *, vocabulary: int, **overrides: Any) -> ModelConfig:
