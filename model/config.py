@@ -183,7 +183,7 @@ class ModelConfig:
         try:
             return cls(**{name: value for name, value in values.items() if name in known})
         except TypeError as error:  # a field of another type than any size or name
-            raise ModelError(f"`values` must fit their fields, got {error}; is this a damaged configuration?") from error
+            raise ModelError(f"`values` must fit their fields, got {error}; is it damaged?") from error
 
     @classmethod
     def sized(cls, size: str | int, *, vocabulary: int, **overrides: Any) -> ModelConfig:
