@@ -180,10 +180,7 @@ class ModelConfig:
             raise ModelError(f"`values` must have known fields only, got {', '.join(unknown)}; {fix}")
         if "vocabulary" not in values:
             raise ModelError("`values` must have a vocabulary, got none; is this the configuration of another model?")
-        try:
-            return cls(**{name: value for name, value in values.items() if name in known})
-        except TypeError as error:  # a field of another type than any size or name
-            raise ModelError(f"`values` must fit their fields, got {error}; is it damaged?") from error
+        return cls(**{name: value for name, value in values.items() if name in known})
 
     @classmethod
     def sized(cls, size: str | int, *, vocabulary: int, **overrides: Any) -> ModelConfig:
