@@ -143,6 +143,8 @@ def audit(
     options = _Options(text, labels, kind, select, pooling, prefix)
     opened = [pair for given in inputs for pair in _open(given, options)]
     work = _Work(tuple(only), tuple(skip), tuple(sinks), exhibits, progress or _silent, boundary)
+    if any(labelled for _, labelled in opened):  # a table of tokens has nothing to say where only groups are asked for
+        opened = [(source, labelled) for source, labelled in opened if labelled or work.has_work(labelled=False)]
     judged = [work.judge(source, labelled=labelled) for source, labelled in opened]
     errors = tuple((stage, name, count) for (stage, name), count in boundary.errors.items())
     return Audit(tuple(judged), errors)
@@ -214,6 +216,15 @@ class _Work:
     exhibits: bool
     progress: Progress
     boundary: Boundary
+
+    def has_work(self, *, labelled: bool) -> bool:
+        """Return whether anything that was asked for can be measured on rows with or without labels."""
+        try:
+            Selection.choose(only=self.only, skip=self.skip, labelled=True)
+            Selection.choose(only=self.only, skip=self.skip, labelled=labelled)
+        except UsageError:
+            return False
+        return True
 
     def judge(self, source: Source, *, labelled: bool) -> Judged:
         """Read, measure, judge and deliver one Source."""

@@ -18,7 +18,7 @@ class GroupsApart(ThresholdCheck):
     title = "cohesion margin"
     metric = "cohesion_margin"
     labels: ClassVar[Mapping[str, str]] = {"mean": "removed"}
-    limit = Limit(warn=0.02, fail=0.0, side="below")
+    limit = Limit(warn=0.02, fail=0.005, side="below")
     exhibits = ("groups",)
     meaning = "Rows of one labelled group are no closer to each other than to rows of other groups."
     impact = "The space does not carry what the labels mean: classification and search by them will be near chance."

@@ -6,6 +6,9 @@ from embedwatch.core.check import ThresholdCheck
 from embedwatch.core.snapshot import Snapshot
 from embedwatch.core.verdict import Limit
 
+KNOWN_UP_TO = 1536
+"""Dimension up to which second moments are exact."""
+
 
 class NullDirections(ThresholdCheck):
     """Few directions carry no variance at all."""
@@ -21,6 +24,10 @@ class NullDirections(ThresholdCheck):
     )
     diagnosis = "Compare the rank with the sizes of projections, PCA, LoRA ranks and padded dimensions in the pipeline."
     mitigation = "Remove the projection or padding, or store the reduced vectors without it."
+
+    def applies(self, snapshot: Snapshot) -> bool:
+        """Return whether the value exists: where the spectrum is sketched, the smallest directions are not known."""
+        return super().applies(snapshot) and (snapshot.provenance.dimension or 1) <= KNOWN_UP_TO
 
     def minimum_rows(self, snapshot: Snapshot) -> int:
         """Return 2 D: fewer rows fill too few directions to judge."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from embedwatch.core.check import ThresholdCheck
@@ -11,15 +12,17 @@ from embedwatch.core.verdict import Evidence, Limit
 
 TABLES = ("token_table",)
 """Places where one zero row is the padding entry of the table, and healthy."""
+FAIL_SHARE = 0.005
+"""From this share of the rows on it is no oversight."""
 
 
 class ZeroRows(ThresholdCheck):
-    """Next to no row is zero in every dimension."""
+    """No row is zero in every dimension: one is a warning, from 0.5 % of the rows on it fails."""
 
     name = "zero_rows"
     title = "zero rows"
-    metric = "zero_rows_ratio"
-    limit = Limit(warn=0.0002, fail=0.005)
+    metric = "zero_rows"
+    limit = Limit(warn=1)
     exhibits = ("zero_rows",)
     meaning = (
         "Some vectors are zero in every dimension: empty texts, failed requests stored as zeros, rows never written."
@@ -31,8 +34,11 @@ class ZeroRows(ThresholdCheck):
     mitigation = "Do not store vectors of empty or failed inputs; delete these rows and encode them again."
 
     def evaluate(self, snapshot: Snapshot, reference: Any = None, history: History | None = None) -> Evidence:
-        """Return the share of zero rows; the single padding row of a token table is none."""
+        """Return the number of zero rows; the single padding row of a token table is none."""
         evidence = super().evaluate(snapshot, reference, history)
-        if snapshot.space.place in TABLES and snapshot.number("zero_rows") == 1:
-            return Evidence(0.0, self.limit, evidence.rows, "One zero row, as padding has.", self.metric)
-        return evidence
+        limit = Limit(warn=1, fail=max(2, math.ceil(FAIL_SHARE * evidence.rows)))
+        if evidence.value == 1 and snapshot.space.place in TABLES:
+            return Evidence(0.0, limit, evidence.rows, "One zero row, as padding has.", self.metric)
+        return Evidence(
+            evidence.value, limit, evidence.rows, evidence.reason, self.metric, "rows", exhibits=evidence.exhibits
+        )

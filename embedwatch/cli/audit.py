@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -86,7 +85,9 @@ def audit_command(
 
     terminal, errors = _terminals(color)
     opened = [_sink(spec) for spec in sinks]
-    printer = [] if as_json else [_printer(terminal, verbose=verbose, quiet=quiet)]
+    shown = verbose or bool(options["only"])  # what was asked for is shown, whether or not it is judged
+    silent = as_json or any(spec.partition(":")[0] == "console" for spec in sinks)
+    printer = [] if silent else [_printer(terminal, verbose=shown, quiet=quiet)]
     progress = None if quiet or as_json or not errors.is_terminal else _progress(errors)
     try:
         result = audit(*paths, sinks=[*printer, *opened], progress=progress, **options)
@@ -99,7 +100,7 @@ def audit_command(
     else:
         terminal.print(_final_line(result, status), style="bold")
     for stage, name, count in result.errors:
-        click.echo(f"embedwatch: {stage} {name!r} failed {count} times; what it would say is missing", err=True)
+        click.echo(f"embedwatch: {stage} {name!r} failed, {count} in all; what it would say is missing", err=True)
     return status
 
 
@@ -132,7 +133,7 @@ def _terminals(color: str) -> tuple[Terminal, Terminal]:
 
     force = {"auto": None, "always": True, "never": False}[color]
     output = Terminal(highlight=False, force_terminal=force, no_color=True if color == "never" else None)
-    if not sys.stdout.isatty() and "COLUMNS" not in os.environ:
+    if not output.is_terminal and "COLUMNS" not in os.environ:
         output.width = PIPE_WIDTH
     return output, Terminal(stderr=True, highlight=False)
 

@@ -48,6 +48,9 @@ class _Group(click.Group):
             sys.exit(result if isinstance(result, int) else 0)
         except click.exceptions.Abort:
             sys.exit(_complain("interrupted", EXIT_INTERRUPTED))
+        except click.exceptions.NoArgsIsHelpError as error:
+            click.echo(error.format_message(), err=True)
+            sys.exit(EXIT_USAGE)
         except click.UsageError as error:
             command = "" if error.ctx is None else f" `{error.ctx.command_path} --help` shows how."
             sys.exit(_complain(error.format_message() + command))
@@ -60,6 +63,10 @@ class _Group(click.Group):
         except BrokenPipeError:
             sys.stderr.close()
             sys.exit(0)
+        except OSError as error:
+            if debug:
+                raise
+            sys.exit(_complain(f"cannot read or write: {error}; is there room, and is the output open?"))
         except Exception as error:
             if debug:
                 raise

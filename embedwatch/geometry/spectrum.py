@@ -17,7 +17,7 @@ __all__ = [
 ]
 
 NULL_VARIANCE = 1e-6
-"""A direction whose variance is below this share of the mean variance carries nothing."""
+"""A direction whose variance is below this share of the median one among those that have any carries nothing."""
 
 
 def eigenvalues(matrix: Tensor) -> Tensor:
@@ -101,13 +101,12 @@ def isoscore_star(eigenvalues: Tensor, *, shrinkage: float = 0.0) -> float | Non
 
 
 def null_share(eigenvalues: Tensor) -> float | None:
-    """Return the share of directions that carry no variance: below 10⁻⁶ of the mean variance.
+    """Return the share of directions that carry no variance: below 10⁻⁶ of the median one among those that have any.
 
     Shape: (D,) -> number in [0, 1]; `None` if all are zero.
     """
     values = eigenvalues.double()
-    mean = values.mean()
-    return float((values < NULL_VARIANCE * mean).double().mean()) if mean > 0 else None
+    return float((values < _carrying(values)).double().mean()) if bool((values > 0).any()) else None
 
 
 def condition_number(eigenvalues: Tensor) -> float | None:
@@ -116,6 +115,12 @@ def condition_number(eigenvalues: Tensor) -> float | None:
     Shape: (D,) -> number ≥ 1; `None` if all are zero.
     """
     values = eigenvalues.double()
-    carrying = values[values >= NULL_VARIANCE * values.mean()]
-    carrying = carrying[carrying > 0]
-    return float((carrying.max() / carrying.min()).sqrt()) if len(carrying) else None
+    if not bool((values > 0).any()):
+        return None
+    carrying = values[values >= _carrying(values)]
+    return float((carrying.max() / carrying.min()).sqrt())
+
+
+def _carrying(values: Tensor) -> Tensor:
+    """Return the variance from which a direction carries something; one huge direction must not hide the others."""
+    return NULL_VARIANCE * values[values > 0].median()

@@ -27,7 +27,9 @@ class JsonLines(Sink):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        if self.path.is_dir() or not self.path.absolute().parent.is_dir():
+        if self.path.is_dir():
+            raise UsageError(f"sink jsonl needs a file, got the folder {str(self.path)!r}; name a file in it")
+        if not self.path.absolute().parent.is_dir():
             raise UsageError(
                 f"sink jsonl needs a file in a folder that exists, got {str(self.path)!r}; make the folder first"
             )

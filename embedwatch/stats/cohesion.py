@@ -21,7 +21,7 @@ SAMPLE = 4096
 COUNT = Metric("groups", "Labelled groups that are kept: all, up to 1,024.", "groups", digits=9)
 COHESION = Metric("cohesion", "Mean cosine inside labelled groups, each group with the same weight.", labels=("mean",))
 SEPARATION = Metric("separation", "Mean cosine between rows of different groups.", labels=("mean",))
-MARGIN = Metric("cohesion_margin", "Cohesion minus separation.", healthy="> 0", labels=("mean",))
+MARGIN = Metric("cohesion_margin", "Cohesion minus separation.", healthy="> 0.02", labels=("mean",))
 SILHOUETTE = Metric("silhouette", "Mean silhouette of the sampled rows, by cosine distance.", healthy="> 0")
 
 

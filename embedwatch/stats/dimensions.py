@@ -14,7 +14,9 @@ from embedwatch.geometry.isotropy import cosine_shares
 from embedwatch.sketches import Additive, Moments, SketchStatistic, example_batches
 
 DEAD_VARIANCE = 1e-10
-"""A dimension whose variance is at most this share of the mean variance, or of its own mean square, is dead."""
+"""A dimension whose variance is at most this share of the median one among those that move is dead."""
+ROUNDING = 1e-14
+"""So is one whose variance is at most this share of its own mean square: below the last place of float32."""
 OUTLIER_SCALE = 6.0
 """A dimension whose root mean square is at least this many times the median is an outlier."""
 ROGUES = (1, 2, 3)
@@ -123,7 +125,9 @@ class Dimensions(SketchStatistic):
 
 def is_dead(variance: Tensor, square: Tensor) -> Tensor:
     """Return which dimensions are constant. Shape: (D,), (D,) -> (D,) bool."""
-    return (variance <= DEAD_VARIANCE * variance.mean()) | (variance <= DEAD_VARIANCE * square)
+    moving = variance[variance > 0]
+    usual = moving.median() if len(moving) else variance.new_zeros(())
+    return (variance <= DEAD_VARIANCE * usual) | (variance <= ROUNDING * square)
 
 
 def _scales(variance: Tensor, square: Tensor) -> list[Measurement]:

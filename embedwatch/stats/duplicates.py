@@ -18,6 +18,8 @@ CAPACITY = 1 << 16
 """Distinct rows that are counted one by one: up to so many the answer is exact."""
 CELLS = 1 << 16
 NAMED_GROUPS = 50
+NAMING_ROWS = 4096
+"""Rows sampled by their identity: where a row is repeated very often, it is among them, and can be named."""
 HEAVY_SHARE = 1e-4
 """A row that makes this share of the stream, and stands out from the cells of others, is counted apart."""
 
@@ -57,6 +59,9 @@ class Duplicates(SketchStatistic):
     def __init__(self, *, capacity: int = CAPACITY) -> None:
         super().__init__(capacity=capacity)
         self._cells = self.keep("cells", Additive(counts={"cells": (CELLS,), "rows": ()}))
+        self._rows = self.keep(
+            "rows", SmallestKeys(NAMING_ROWS, {"content": ((), torch.int64, "first"), "id": ((), torch.int64, "first")})
+        )
         self._distinct = self.keep(
             "distinct",
             SmallestKeys(
@@ -80,6 +85,7 @@ class Duplicates(SketchStatistic):
         self._cells.add("rows", len(hashes))
         self._cells.add_at("cells", hash_integers(hashes, seed=1) & (CELLS - 1), once)
         self._distinct.add(hashes, count=once, first=ids, last=ids)
+        self._rows.add(rows.keys, content=hashes, id=ids)
 
     def compute(self) -> list[Measurement]:
         """Return the measurements of everything seen so far."""
@@ -119,11 +125,24 @@ class Duplicates(SketchStatistic):
         repeated = (counts > 1).nonzero()[:, 0]
         order = sorted(repeated.tolist(), key=lambda place: (-int(counts[place]), int(first[place])))[:NAMED_GROUPS]
         rows = [(int(first[place]), int(last[place]), int(counts[place])) for place in order]
+        known = {row[0] for row in rows}
+        often = [row for row in self._often() if self._distinct.full and row[0] not in known]
+        rows = sorted(often + rows, key=lambda row: -row[2])[:NAMED_GROUPS]
         return [
             Exhibit.build(
                 "duplicate_rows", "table", "Rows that occur more than once.", ("row", "last_row", "times"), rows
             )
         ]
+
+    def _often(self) -> list[tuple[int, int, int]]:
+        """Return rows that a plain sample of rows holds twice or more: those that the distinct ones may have missed."""
+        ids, content = self._rows.values("id"), self._rows.values("content")
+        scale = int(self._cells["rows"]) / max(1, len(ids))
+        found = []
+        for value in content[_repeated(content)].unique().tolist():
+            here = ids[content == value]
+            found.append((int(here.min()), int(here.max()), round(len(here) * scale)))
+        return found
 
     def tolerance(self, metric: str) -> float:
         """Return the error bound against the oracle: exact until rows are sampled, then four standard errors."""
@@ -146,6 +165,13 @@ class Duplicates(SketchStatistic):
         batch = VectorBatch(repeated, torch.arange(len(repeated)), source=whole.source)
         yield cls(), batch.split((300, 1, len(repeated) - 301))
         yield cls(capacity=128), batch.split((300, 1, len(repeated) - 301))
+
+
+def _repeated(values: Tensor) -> Tensor:
+    """Return which values occur more than once. Shape: (N,) -> (N,) bool."""
+    _, place, counts = values.unique(return_inverse=True, return_counts=True)
+    repeated: Tensor = counts[place] > 1
+    return repeated
 
 
 def _light_share(counts: Tensor) -> tuple[float, float]:

@@ -280,7 +280,7 @@ def test_a_failing_statistic_is_unknown_and_no_success(vectors: Path, monkeypatc
 def test_a_sink_that_cannot_deliver_is_no_success(vectors: Path) -> None:
     result = run("audit", vectors, "--sink", "jsonl:/dev/full")
     assert result.exit_code == 2
-    assert "'jsonl' failed 1 times" in result.stderr
+    assert "'jsonl' failed, 1 in all" in result.stderr
 
 
 def test_words_that_a_terminal_does_not_know(faulty: Path) -> None:
@@ -297,7 +297,7 @@ def test_float64_rows_that_float32_takes_for_zero(tmp_path: Path) -> None:
     data = json.loads(run("audit", path, "--json").stdout)
     found = {verdict["check"]: verdict["value"] for verdict in data["spaces"][0]["verdicts"]}
     assert abs(found["collapse"]) < 0.1
-    assert found["zero_rows"] == pytest.approx(1 / 200)
+    assert found["zero_rows"] == 1
 
 
 def test_mostly_zero_rows_are_not_called_long(tmp_path: Path) -> None:

@@ -172,3 +172,33 @@ def test_an_empty_file_of_vectors_cannot_be_judged(tmp_path: Path) -> None:
     status, report = audit(save(tmp_path, np.zeros((0, 8), np.float32)))
     assert status == 1
     assert report["status"] == "unknown"
+
+
+def test_one_huge_number_does_not_call_the_other_dimensions_dead(tmp_path: Path) -> None:
+    rows = healthy()
+    rows[7, 5] = 1e8
+    _, report = audit(save(tmp_path, rows))
+    found = verdicts(report)
+    assert (found["dead_dimensions"], found["null_directions"]) == ("ok", "ok")
+    assert found["extreme_norms"] == "fail"
+    assert named_rows(report, "largest_norms")[0] == 7
+
+
+def test_one_row_repeated_very_often_is_named_among_many(tmp_path: Path) -> None:
+    rows = healthy(200_000, 16)
+    copies = np.random.default_rng(0).choice(len(rows), 4_000, replace=False)
+    rows[copies] = rows[copies[0]]
+    _, report = audit(save(tmp_path, rows), "--only", "duplicates")
+    assert verdicts(report)["duplicate_rows"] == "warn"
+    (exhibit,) = (item for item in report["spaces"][0]["exhibits"] if item["name"] == "duplicate_rows")
+    first, last, times = exhibit["rows"][0]
+    assert {first, last} <= set(copies.tolist())
+    assert times == pytest.approx(4_000, rel=0.5)
+
+
+def test_a_few_zero_rows_in_a_large_file_are_named(tmp_path: Path) -> None:
+    rows = healthy(100_000, 16)
+    rows[[10, 99_999]] = 0
+    _, report = audit(save(tmp_path, rows), "--only", "zero_rows")
+    assert verdicts(report)["zero_rows"] == "warn"
+    assert named_rows(report, "zero_rows") == [10, 99_999]

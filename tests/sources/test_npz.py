@@ -154,3 +154,11 @@ def test_pytorch_archives_are_not_ours(tmp_path: Path) -> None:
     path = tmp_path / "model.pt"
     torch.save({"x": torch.zeros(3)}, path)
     assert not NpzSource.accepts(path)
+
+
+def test_a_pickled_array_beside_the_matrix_is_left_out(tmp_path: Path) -> None:
+    """Its pickle is shorter than eight bytes an entry, which says nothing about the archive."""
+    path = tmp_path / "x.npz"
+    names = np.array([f"a{index}" for index in range(500)], dtype=object)
+    np.savez(path, emb=np.ones((500, 4), np.float32), ids=names)
+    assert NpzSource.open(path).rows == 500
