@@ -22,7 +22,7 @@ NONFINITE = Metric(
     "nonfinite_rows_ratio", "Share of rows that hold a NaN or an infinite value.", healthy="0", headline=False
 )
 NONFINITE_ROWS = Metric("nonfinite_rows", "Rows that hold a NaN or an infinite value.", "rows", healthy="0", digits=9)
-ZERO = Metric("zero_rows_ratio", "Share of rows that are zero in every dimension.", healthy="0, or one padding row")
+ZERO = Metric("zero_rows_ratio", "Share of rows that are zero in every dimension.", healthy="0", headline=False)
 ZERO_ROWS = Metric("zero_rows", "Rows that are zero in every dimension.", "rows", digits=9, headline=False)
 
 
