@@ -25,6 +25,7 @@ MISSING = ("", "nan", "NaN", "NAN", "NA", "N/A", "n/a", "null", "NULL", "None")
 """Cells of a dimension that are read as NaN."""
 WHOLE = re.compile(r"\s*-?\d+\s*")
 _COMMA_NUMBER = re.compile(r"\s*[-+]?\d*,\d+([eE][-+]?\d+)?\s*")
+_LIST = re.compile(r"\s*\[[^\]]*\d[^\]]*\]\s*")
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,8 @@ def find_dialect(lines: Sequence[str], *, tabs: bool = False) -> tuple[Dialect, 
     """Return the dialect that explains the lines best, and how well, 0-1.
 
     The score is the share of rows that have the most frequent number of cells, times the share of numbers among their
-    cells; of equal ones the more regular wins, then the wider, then the one with more rows.
+    cells; of equal ones the more regular wins, then the wider, then the one with more rows. Cells that are whole lists
+    decide at once.
 
     Args:
         lines: the first lines of a file.
@@ -82,6 +84,8 @@ def find_dialect(lines: Sequence[str], *, tabs: bool = False) -> tuple[Dialect, 
             rows = dialect.rows(lines)
         except csv.Error:
             continue
+        if dialect.quoted and any(_LIST.fullmatch(cell) for row in rows for cell in row):
+            return dialect, 1.0  # vectors written as lists: splitting them at their commas would explain more numbers
         width, votes = Counter(map(len, rows)).most_common(1)[0]
         cells = [cell for row in rows if len(row) == width for cell in row]
         numbers = sum(dialect.is_number(cell) or cell in MISSING[1:] for cell in cells)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from embedwatch.core.errors import UsageError
+from embedwatch.core.errors import InputError, UsageError
 from embedwatch.sources import _csv_rows
 from embedwatch.sources.csv import CsvSource
 from embedwatch.testing.source_contract import source_contract
@@ -250,3 +250,10 @@ def test_select_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "x.csv", ROWS)
     with pytest.raises(UsageError, match="`select` must be left out for csv"):
         CsvSource.open(path, select="x")
+
+
+def test_vectors_as_lists_in_quotes_are_told_apart_from_ragged_rows(tmp_path: Path) -> None:
+    path = tmp_path / "lists.csv"
+    path.write_text("id,embedding\n" + "".join(f'{row},"[0.1, {row}.5, -2e-3]"\n' for row in range(20)))
+    with pytest.raises(InputError, match="lists as text"):
+        CsvSource.open(path)
