@@ -13,7 +13,7 @@ from typing import Any
 
 from embedwatch.core.boundary import Boundary, OnError
 from embedwatch.core.errors import InputError, UsageError
-from embedwatch.core.exhibit import Exhibit
+from embedwatch.core.exhibit import NO_ID, Exhibit
 from embedwatch.core.registry import PluginT
 from embedwatch.core.sink import Sink
 from embedwatch.core.snapshot import Snapshot, Space
@@ -31,8 +31,6 @@ AUDIT_SCHEMA = 1
 ONLY_TOKENS = "only the token table is judged; --text FILE judges the model's vectors of texts too"
 
 ROW_COLUMNS = ("row", "other_row", "last_row")
-NO_ID = -1
-"""What stands in an exhibit for a row without a number."""
 
 Progress = Callable[[str, "int | None"], AbstractContextManager[Callable[[int], None]]]
 """Called with a description and the number of rows, where it is known; the context takes the rows done so far."""
@@ -144,7 +142,7 @@ def audit(
     opened = [pair for given in inputs for pair in _open(given, options)]
     work = _Work(tuple(only), tuple(skip), tuple(sinks), exhibits, progress or _silent, boundary)
     if any(labelled for _, labelled in opened):  # a table of tokens has nothing to say where only groups are asked for
-        opened = [(source, labelled) for source, labelled in opened if labelled or work.has_work(labelled=False)]
+        opened = [(source, labelled) for source, labelled in opened if labelled or work.works_unlabelled()]
     judged = [work.judge(source, labelled=labelled) for source, labelled in opened]
     errors = tuple((stage, name, count) for (stage, name), count in boundary.errors.items())
     return Audit(tuple(judged), errors)
@@ -217,11 +215,10 @@ class _Work:
     progress: Progress
     boundary: Boundary
 
-    def has_work(self, *, labelled: bool) -> bool:
-        """Return whether anything that was asked for can be measured on rows with or without labels."""
+    def works_unlabelled(self) -> bool:
+        """Return whether anything that was asked for can be measured on rows without labels."""
         try:
-            Selection.choose(only=self.only, skip=self.skip, labelled=True)
-            Selection.choose(only=self.only, skip=self.skip, labelled=labelled)
+            Selection.choose(only=self.only, skip=self.skip)
         except UsageError:
             return False
         return True

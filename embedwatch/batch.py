@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from embedwatch.core.errors import UsageError
+from embedwatch.core.exhibit import NO_ID
 from embedwatch.geometry.norms import row_norms
 from embedwatch.hashing import combine, hash_rows, hash_text
 
@@ -131,6 +132,13 @@ class VectorBatch(_Rows):
                 f"`labels` must index into {len(self.groups)} `groups`, got {int(self.labels.max())}; name every group"
             )
         self.rows = self.rows.detach()
+
+    @property
+    def numbers(self) -> Tensor:
+        """The row numbers, `NO_ID` for each where the rows have none. Shape: (N,) int64."""
+        if self.ids is not None:
+            return self.ids
+        return torch.full((len(self),), NO_ID, dtype=torch.int64, device=self.rows.device)
 
     @property
     def dimension(self) -> int:

@@ -8,11 +8,13 @@ from typing import Any, Literal
 
 from embedwatch.core.errors import UsageError
 
-__all__ = ["EXHIBIT_ROWS", "Exhibit", "Shape"]
+__all__ = ["EXHIBIT_ROWS", "NO_ID", "Exhibit", "Shape"]
 
 Shape = Literal["points", "curve", "matrix", "table"]
 Cell = str | int | float | None
 
+NO_ID = -1
+"""What stands for the number of a row that has none."""
 EXHIBIT_ROWS = 5_000
 """An exhibit holds at most this many rows: what a browser draws without effort."""
 

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from rich.console import Console as Terminal
 from rich.text import Text
 
-from embedwatch.core.exhibit import Exhibit
+from embedwatch.core.exhibit import NO_ID, Exhibit
 from embedwatch.core.measurement import Histogram, Measurement
 from embedwatch.core.sink import Sink
 from embedwatch.core.snapshot import Snapshot
@@ -20,8 +20,6 @@ NAMED = 5
 """So many of the rows to blame are named under a verdict; the others are in the exhibit."""
 INDENT = 10
 LARGEST_WHOLE = 1e15
-NO_ID = -1
-"""What stands in an exhibit for a row without a number."""
 SHOWN = 60
 """A name is cut after so many characters."""
 

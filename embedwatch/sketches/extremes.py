@@ -12,8 +12,6 @@ from embedwatch.sketches.base import Sketch, check_tensor
 
 __all__ = ["Extremes"]
 
-NO_ID = -1
-
 
 class Extremes(Sketch):
     """Keeps the `capacity` largest (value, row number); of equal values the smallest row numbers. Merge is exact.
@@ -30,10 +28,8 @@ class Extremes(Sketch):
         self._values = torch.zeros(0, dtype=torch.float64)
         self._ids = torch.zeros(0, dtype=torch.int64)
 
-    def add(self, values: Tensor, ids: Tensor | None) -> None:
-        """Offer values (N,) and the row numbers (N,) they belong to, -1 where rows have none."""
-        if ids is None:
-            ids = torch.full_like(values, NO_ID, dtype=torch.int64)
+    def add(self, values: Tensor, ids: Tensor) -> None:
+        """Offer values (N,) and the row numbers (N,) they belong to."""
         if len(values) > self.capacity:  # cheap pre-selection, keeping ties
             border = torch.topk(values, self.capacity).values[-1]
             near = values >= border

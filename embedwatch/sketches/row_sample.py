@@ -36,9 +36,8 @@ class RowSample(SmallestKeys):
         rows = batch.directed
         if not len(rows):
             return
-        ids = rows.ids if rows.ids is not None else torch.full_like(rows.keys, -1)
         label = torch.full_like(rows.keys, NO_LABEL) if groups is None else groups
-        self.add(rows.keys, unit=batch.unit, content=rows.content, id=ids, group=label)
+        self.add(rows.keys, unit=batch.unit, content=rows.content, id=rows.numbers, group=label)
 
     def distinct(self) -> Tensor:
         """Return the places of sampled rows whose content is the first of its kind, in sample order. Shape: (m,)."""

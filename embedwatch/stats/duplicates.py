@@ -81,7 +81,7 @@ class Duplicates(SketchStatistic):
         if not len(hashes):
             return
         once = torch.ones_like(hashes)
-        ids = rows.ids if rows.ids is not None else torch.full_like(hashes, -1)
+        ids = rows.numbers
         self._cells.add("rows", len(hashes))
         self._cells.add_at("cells", hash_integers(hashes, seed=1) & (CELLS - 1), once)
         self._distinct.add(hashes, count=once, first=ids, last=ids)

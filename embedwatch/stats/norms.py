@@ -73,8 +73,8 @@ class Norms(SketchStatistic):
         mean = norms.mean()
         self._moments.combine(len(norms), mean[None], (norms - mean).square().sum()[None])
         self._bins.add(norms)
-        self._largest.add(norms, clean.ids)
-        self._smallest.add(-norms, clean.ids)
+        self._largest.add(norms, clean.numbers)
+        self._smallest.add(-norms, clean.numbers)
 
     def check_state(self) -> None:
         """Refuse a state whose parts did not see the same rows."""
