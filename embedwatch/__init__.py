@@ -12,7 +12,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from embedwatch.auditing import Audit, audit
-    from embedwatch.batch import AttentionBatch, PairBatch, TrainingStep, VectorBatch
+    from embedwatch.batch import AttentionBatch, PairBatch, TokenBatch, TrainingStep, VectorBatch
     from embedwatch.core import (
         Check,
         Diagnostic,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "embedwatch.auditing": ("Audit", "audit"),
-    "embedwatch.batch": ("AttentionBatch", "PairBatch", "TrainingStep", "VectorBatch"),
+    "embedwatch.batch": ("AttentionBatch", "PairBatch", "TokenBatch", "TrainingStep", "VectorBatch"),
     "embedwatch.core": (
         "Check",
         "Diagnostic",
@@ -105,6 +105,7 @@ __all__ = [
     "Statistic",
     "Subject",
     "ThresholdCheck",
+    "TokenBatch",
     "TrainingStep",
     "UsageError",
     "VectorBatch",

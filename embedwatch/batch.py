@@ -1,4 +1,4 @@
-"""The four batches: what flows from observers and sources into statistics.
+"""The five batches: what flows from observers and sources into statistics.
 
 Values that several statistics need (finite mask, norms, unit rows, moments) are computed once and cached on the batch.
 """
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import accumulate
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ from embedwatch.core.exhibit import NO_ID
 from embedwatch.geometry.norms import row_norms
 from embedwatch.hashing import combine, hash_rows, hash_text
 
-__all__ = ["AttentionBatch", "BatchMoments", "PairBatch", "TrainingStep", "VectorBatch"]
+__all__ = ["AttentionBatch", "BatchMoments", "PairBatch", "TokenBatch", "TrainingStep", "VectorBatch"]
 
 FLOAT32_MAX = torch.finfo(torch.float32).max
 FLOAT32_LEAST = 2.0**-149
@@ -115,6 +115,8 @@ class VectorBatch(_Rows):
         source: name of the source; together with the id it is a row's identity.
         segment: segment of the Space.
     """
+
+    kind: ClassVar[str] = "vectors"
 
     rows: Tensor
     ids: Tensor | None = None
@@ -279,6 +281,8 @@ def _relabelled(batch: VectorBatch, groups: list[str]) -> VectorBatch:
 class PairBatch(_Rows):
     """The same items in two spaces: (N, D1) and (N, D2) with the row numbers that pair them."""
 
+    kind: ClassVar[str] = "pairs"
+
     left: Tensor
     right: Tensor
     ids: Tensor | None = None
@@ -315,6 +319,8 @@ class AttentionBatch(_Rows):
         head_size: K, for the spread that √d_k predicts.
     """
 
+    kind: ClassVar[str] = "attention"
+
     logits: Tensor
     visible: Tensor
     positions: Tensor
@@ -339,9 +345,43 @@ class AttentionBatch(_Rows):
         return torch.softmax(masked, dim=1).nan_to_num(0.0)
 
 
+@dataclass(eq=False)
+class TokenBatch(_Rows):
+    """What is known of the rows of an embedding table at one time, token by token; no row twice.
+
+    Args:
+        ids: (N,) int64 token ids.
+        norms: (N,) Euclidean norm of each row now.
+        counts: (N,) int64 how often each token was seen since watching began.
+        drift: (N,) distance from the row as it was when watching began, over its norm then; NaN where it is not known.
+        update: (N,) distance that the row moved in one step, over its norm before; NaN where it is not known.
+    """
+
+    kind: ClassVar[str] = "tokens"
+
+    ids: Tensor
+    norms: Tensor
+    counts: Tensor
+    drift: Tensor
+    update: Tensor
+
+    def __post_init__(self) -> None:
+        for name in ("ids", "counts"):
+            _check_column(name, getattr(self, name), len(self.norms))
+        for name in ("norms", "drift", "update"):
+            column = getattr(self, name)
+            if column.shape != self.norms.shape or column.ndim != 1 or not column.is_floating_point():
+                raise UsageError(
+                    f"`{name}` must be floating point of shape ({len(self.ids)},), one for each token, "
+                    f"got {column.dtype} {tuple(column.shape)}"
+                )
+
+
 @dataclass(frozen=True)
 class TrainingStep:
     """Scalars of one training step, by name: `loss`, `validation_loss`, `lr`, `batch_size`, `gradient_norm`."""
+
+    kind: ClassVar[str] = "steps"
 
     step: int
     scalars: dict[str, float] = field(default_factory=dict)

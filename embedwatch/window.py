@@ -48,21 +48,21 @@ class Window:
         """Names of the statistics that are left out."""
 
     def update(self, batch: Any) -> None:
-        """Feed a batch to every Statistic; one of another dimension than the first is refused whole, and counted."""
+        """Feed a batch to every Statistic of its kind; one of another dimension than the first is refused, and counted."""
         dimension: int | None = getattr(batch, "dimension", None)
-        accepted = not self.rows or dimension == self.dimension
+        accepted = self.dimension is None or dimension in (None, self.dimension)
         with self.boundary.guard("window", "dimension"):
             _check(accepted, f"rows must have {self.dimension} dimensions like those before, got {dimension}")
         if not accepted:
             return
         for name, statistic in self.statistics.items():
-            if name not in self.failed:
+            if statistic.consumes == batch.kind and name not in self.failed:
                 self.failed.add(name)  # until it has succeeded
                 with self.boundary.guard("statistic", name):
                     statistic.update(batch)
                     self.failed.discard(name)
         self.rows += len(batch)
-        self.dimension = dimension
+        self.dimension = self.dimension if dimension is None else dimension
 
     def merge(self, other: Window) -> None:
         """Add the rows of a window of the same statistics. The other is left as it was."""
@@ -117,6 +117,7 @@ class Window:
         fingerprint: str = "",
         coverage: Mapping[str, int] | None = None,
         notes: Sequence[str] = (),
+        role: str = "",
     ) -> Snapshot:
         """Return everything measured, with provenance."""
         provenance = Provenance(
@@ -128,6 +129,7 @@ class Window:
             coverage=dict(coverage or {}),
             versions=_versions(),
             notes=tuple(notes),
+            role=role,
         )
         return Snapshot(space, tuple(self.measurements()), provenance)
 

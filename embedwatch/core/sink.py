@@ -40,6 +40,10 @@ class Sink(Plugin, ABC):
     def write(self, snapshot: Snapshot, verdicts: Sequence[Verdict], exhibits: Sequence[Exhibit] = ()) -> None:
         """Deliver one Snapshot with its verdicts, and the exhibits that they cite."""
 
+    def expect(self, snapshots: Sequence[Snapshot]) -> None:
+        """Take note of Spaces that will come: Snapshots without rows, with every counter at zero."""
+        del snapshots
+
     def close(self) -> None:
         """Finish. Calling it again does nothing."""
         return

@@ -11,10 +11,22 @@ from typing import Any
 from embedwatch.core.errors import InputError
 from embedwatch.core.measurement import Measurement
 
-__all__ = ["SCHEMA", "Provenance", "Snapshot", "Space"]
+__all__ = ["ROLES", "SCHEMA", "Provenance", "Snapshot", "Space"]
 
 SCHEMA = 1
 """Version of the JSON that a Snapshot writes. It grows when a field changes its meaning or goes away."""
+ROLES = {
+    "vectors": "recorded vectors",
+    "table": "rows of an embedding table",
+    "token": "outputs of the token embedding",
+    "embedding": "what enters the first layer: tokens with their positions",
+    "hidden": "outputs of a layer inside the model",
+    "pooled": "one vector for each text or image",
+    "tokens": "the rows of a table, token by token, through time",
+    "training": "scalars of training steps",
+    "watching": "what a Monitor sees, misses and costs",
+}
+"""What sort of place a Space is."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -56,6 +68,7 @@ class Provenance:
         coverage: places expected and seen, or bytes and rows read: what could be observed of what should be.
         versions: of embedwatch and of the libraries that computed.
         notes: sentences that a reader of the numbers must know (how texts were pooled, what was left out).
+        role: what sort of place it is, one of `ROLES`; empty where it is not known. Some checks hold for some roles.
     """
 
     time: float
@@ -66,6 +79,7 @@ class Provenance:
     coverage: Mapping[str, int] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    role: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON types; the time also as RFC 3339 text."""
@@ -79,6 +93,7 @@ class Provenance:
             "coverage": dict(self.coverage),
             "versions": dict(self.versions),
             "notes": list(self.notes),
+            "role": self.role,
         }
 
     @classmethod
@@ -93,6 +108,7 @@ class Provenance:
             coverage=dict(data["coverage"]),
             versions=dict(data["versions"]),
             notes=tuple(data["notes"]),
+            role=str(data.get("role", "")),
         )
 
 

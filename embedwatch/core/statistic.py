@@ -33,7 +33,7 @@ class Statistic(Plugin, ABC, Generic[BatchT]):
     kind: ClassVar[str] = "statistic"
     title: ClassVar[str] = ""
     consumes: ClassVar[str] = "vectors"
-    """What it is fed: `vectors`, `pairs`, `attention` or `steps`."""
+    """The kind of batch that it is fed: `vectors`, `pairs`, `attention`, `tokens` or `steps`."""
     metrics: ClassVar[tuple[Metric, ...]] = ()
     """Everything that `compute` may deliver."""
     counts_defects: ClassVar[bool] = False
@@ -42,6 +42,8 @@ class Statistic(Plugin, ABC, Generic[BatchT]):
     """True where it compares with frozen arrays of a Reference, and cannot be made without."""
     needs_labels: ClassVar[bool] = False
     """True where it says nothing about rows without labels."""
+    live: ClassVar[bool] = True
+    """False where it is too dear for a model at work, or says nothing there: a Monitor runs it only if it is named."""
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:

@@ -48,6 +48,7 @@ class Cohesion(SketchStatistic):
 
     name = "cohesion"
     title = "cohesion and separation of groups"
+    live = False
     metrics = (COUNT, COHESION, SEPARATION, MARGIN, SILHOUETTE)
     needs_labels = True
 

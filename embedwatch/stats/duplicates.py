@@ -54,6 +54,7 @@ class Duplicates(SketchStatistic):
 
     name = "duplicates"
     title = "exact duplicates"
+    live = False
     metrics = (RATIO,)
 
     def __init__(self, *, capacity: int = CAPACITY) -> None:

@@ -65,6 +65,7 @@ class Neighbours(SketchStatistic):
 
     name = "neighbours"
     title = "hubness, intrinsic dimension, near-duplicates"
+    live = False
     metrics = (HUBNESS, ROBIN_HOOD, ANTIHUBS, DIMENSION, NEAR)
 
     def __init__(self, *, sample: int = SAMPLE) -> None:
