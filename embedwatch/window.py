@@ -48,7 +48,7 @@ class Window:
         """Names of the statistics that are left out."""
 
     def update(self, batch: Any) -> None:
-        """Feed a batch to every Statistic of its kind; one of another dimension than the first is refused, and counted."""
+        """Feed a batch to every Statistic of its kind; one of another dimension is refused whole, and counted."""
         dimension: int | None = getattr(batch, "dimension", None)
         accepted = self.dimension is None or dimension in (None, self.dimension)
         with self.boundary.guard("window", "dimension"):
