@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from embedwatch.core.boundary import Boundary
 from embedwatch.core.check import Check
 from embedwatch.core.errors import UsageError, did_you_mean
 from embedwatch.core.registry import registered
@@ -14,6 +15,10 @@ from embedwatch.core.statistic import Statistic
 __all__ = ["Selection"]
 
 AnyStatistic = Statistic[Any]
+
+
+class NothingLeft(UsageError):
+    """Nothing is left to measure."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +66,31 @@ class Selection:
         ]
         if not running:
             reason = " about labelled groups, which need labels" if shown and not labelled else ""
-            raise UsageError(f"`only` and `skip` leave nothing to measure{reason}; name something else")
+            raise NothingLeft(f"`only` and `skip` leave nothing to measure{reason}; name something else")
         asked = [check for name, check in checks.items() if name not in skip and shown.issuperset(check.reads)]
         return cls(tuple(running), shown, tuple(asked))
+
+    @classmethod
+    def live(cls, consumes: str, *, only: Sequence[str] = (), skip: Sequence[str] = ()) -> Selection:
+        """Choose for a model at work: what is not meant for it runs only if it is named; nothing may be left."""
+        try:
+            chosen = cls.choose(only=only, skip=skip, consumes=consumes)
+        except NothingLeft:
+            return cls((), frozenset(), ())
+        named = [statistic for statistic in chosen.statistics if statistic.live or only]
+        return replace(chosen, statistics=tuple(named))
+
+    def made(self, boundary: Boundary) -> Callable[[], list[AnyStatistic]]:
+        """Return a function that makes fresh statistics; one that cannot be made is counted and left out."""
+
+        def make() -> list[AnyStatistic]:
+            found = []
+            for statistic in self.statistics:
+                with boundary.guard("statistic", statistic.name):
+                    found.append(statistic())
+            return found
+
+        return make
 
 
 def _metrics(
@@ -71,7 +98,8 @@ def _metrics(
 ) -> set[str]:
     """Return the measurements that some names stand for."""
     every = {metric.name for statistic in statistics.values() for metric in statistic.metrics}
-    known = [*statistics, *every, *registered(Check)]
+    others = registered(Statistic).values()  # of other kinds of batches: known, and nothing here
+    known = [*(other.name for other in others), *(m.name for other in others for m in other.metrics), *checks]
     found: set[str] = set()
     for name in names:
         if name not in known:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -15,6 +15,8 @@ Cell = str | int | float | None
 
 NO_ID = -1
 """What stands for the number of a row that has none."""
+ROW_COLUMNS = ("row", "other_row", "last_row")
+"""Columns that hold numbers of rows."""
 EXHIBIT_ROWS = 5_000
 """An exhibit holds at most this many rows: what a browser draws without effort."""
 
@@ -54,6 +56,19 @@ class Exhibit:
         """Return a copy with one more column at this place."""
         rows = tuple((*row[:place], cell, *row[place:]) for row, cell in zip(self.rows, cells, strict=True))
         return replace(self, columns=(*self.columns[:place], column, *self.columns[place:]), rows=rows)
+
+    def with_names(self, names: Callable[[Sequence[int]], Sequence[str]]) -> Exhibit:
+        """Return a copy with the names that people have for its rows, beside their numbers, where there are any."""
+        exhibit = self
+        places = [place for place, column in enumerate(self.columns) if column in ROW_COLUMNS]
+        for place in reversed(places):
+            cells = (row[place] for row in self.rows)
+            numbers = sorted({cell for cell in cells if isinstance(cell, int) and cell != NO_ID})
+            found: dict[Any, str] = dict(zip(numbers, names(numbers), strict=True))
+            if any(name != str(number) for number, name in found.items()):
+                column = exhibit.columns[place].replace("row", "name")
+                exhibit = exhibit.with_column(place + 1, column, [found.get(row[place]) for row in self.rows])
+        return exhibit
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON types."""

@@ -1,0 +1,434 @@
+"""The Monitor: watches a live model. `embedwatch.watch(model)` makes one."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from embedwatch.batch import VectorBatch
+from embedwatch.core.boundary import Boundary, OnError
+from embedwatch.core.errors import UsageError
+from embedwatch.core.sink import Sink
+from embedwatch.core.snapshot import Snapshot
+from embedwatch.core.verdict import Status, Verdict, worst
+from embedwatch.courses import Courses
+from embedwatch.evaluator import CAPACITY, Evaluator
+from embedwatch.observe.attachment import Attachment
+from embedwatch.observe.budget import Budget
+from embedwatch.observe.observer import Seen
+from embedwatch.observe.optimizers import OptimizerWatch
+from embedwatch.observe.places import Place, Places, unwrapped
+from embedwatch.observe.pulse import Pulse
+from embedwatch.sinks import open_sinks
+
+__all__ = ["Monitor", "watch"]
+
+log = logging.getLogger(__name__)
+
+CHUNK_LOOKS = 4
+"""The evaluator gets the rows of so many looks at once: many small updates cost more than one."""
+SERVING_SECONDS = 15.0
+"""Outside training a window is open for at least so long."""
+IDLE_SECONDS = 60.0
+"""Outside training a window that holds anything is closed after so long without a step."""
+WAIT = 120.0
+
+Scalar = float | int | Tensor
+_monitors: weakref.WeakKeyDictionary[nn.Module, Monitor] = weakref.WeakKeyDictionary()
+
+
+def watch(model: nn.Module, **options: Any) -> Monitor:
+    """Watch a live model, in training or serving; see `Monitor` for the options.
+
+    A model that is watched already is watched anew: the earlier Monitor is detached.
+
+    Example:
+        >>> model = nn.Sequential(nn.Embedding(50, 8), nn.Linear(8, 50))
+        >>> with watch(model, places=["0"], every=1, sinks=[]) as monitor:
+        ...     _ = model(torch.arange(50)[None])
+        ...     monitor.step(loss=4.0)
+        >>> monitor.snapshots["0"].provenance.rows
+        50
+    """
+    return Monitor(model, **options)
+
+
+class Monitor:
+    """Watches a live model: hooks its places, samples rows at armed steps, and judges each closed window.
+
+    Outputs, gradients and random numbers of the model are the same as without. Hooks only copy a few rows; one thread
+    of its own does the rest. An exception of ours is counted and logged once, and stops nothing.
+
+    A step is over when `step` is called, or else when an optimizer of the model has stepped, or else, in serving, when
+    the next forward pass begins. The first step is looked at, then one in `every`; a window closes after `window`
+    steps, the first after one.
+
+    Args:
+        model: any module, also compiled, wrapped or shared between threads.
+        name: label of the model; by default its class, or the name it was loaded by.
+        places: names and globs of modules (`layers.*`), or a predicate over (name, module); found by itself otherwise.
+        every: one step in so many is looked at. It grows while watching costs more than `budget`.
+        rows: the most rows of a place that are looked at in a step.
+        window: steps after which a window is closed, measured and judged.
+        only, skip: names of statistics, measurements or checks to keep, to leave out.
+        sinks: where windows go: Sinks, or texts as in `--sink`: "jsonl:run.jsonl", "prometheus:9477". Those given as
+            texts are closed at the end. By default findings go to Python's log.
+        tokenizer: names tokens in exhibits; of transformers, or of tokenizers.
+        budget: the share of the model's time that watching may take.
+        seed: of samples.
+        step: number of steps done before, when a training goes on.
+        on_error: what happens to exceptions of ours.
+
+    Raises:
+        UsageError: if an option does not fit the model.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        name: str | None = None,
+        places: Places | None = None,
+        every: int = 10,
+        rows: int = 256,
+        window: int = 100,
+        only: Sequence[str] = (),
+        skip: Sequence[str] = (),
+        sinks: Iterable[Sink | str] = ("log",),
+        tokenizer: Any = None,
+        budget: float = 0.01,
+        seed: int = 0,
+        step: int = 0,
+        on_error: OnError = "count",
+    ) -> None:
+        _check(model, every=every, rows=rows, window=window, budget=budget)
+        self.model = unwrapped(model)
+        earlier = _monitors.get(self.model)
+        if earlier is not None:
+            earlier.detach()
+        self.name = name or _name(self.model)
+        self.boundary = Boundary(on_error=on_error)
+        self.pulse = Pulse(every=every, step=step, ticked=self._ticked)
+        self._window, self._budget = window, Budget(budget, every)
+        self._lock = threading.RLock()
+        self._scalars: list[tuple[int, dict[str, Scalar]]] = []
+        self._given: dict[str, Scalar] = {}
+        self._ticks = 0
+        self._tick_seconds = 0.0
+        self._flushed_step, self._flushed_at = step, time.time()
+        self._began, self._windows = time.perf_counter(), 0
+        self._attachment = Attachment(self.model, places, self.pulse, self.boundary, rows=rows, seed=seed)
+        self._courses = Courses(
+            self.name,
+            self._attachment,
+            self.boundary,
+            only=only,
+            skip=skip,
+            sinks=open_sinks(sinks),
+            tokenizer=tokenizer,
+        )
+        self._optimizers = OptimizerWatch(self.model, lambda: self._tick("optimizer"))
+        self._evaluator = Evaluator(self.boundary, idle=self._idle)
+        self.detached = False
+        _monitors[self.model] = self
+        _alive.add(self)
+        self._evaluator.put(self._courses.expect)
+        self.examine()
+        log.info("embedwatch: watching %s, at most %.0f MB", self.name, self.memory() / 1e6)
+
+    def step(self, step: int | None = None, **scalars: Scalar) -> None:
+        """Say that a training step is over.
+
+        Args:
+            step: number of steps that are done now; counted otherwise.
+            scalars: what is known of it, such as `loss`, `lr`, `batch_size`, `validation_loss`; a tensor is read
+                later, so that nothing waits for the device.
+        """
+        with self._lock:
+            self._given = {name: _kept(value) for name, value in scalars.items()}
+            self._tick("manual", step)
+
+    def flush(self, *, wait: bool = True) -> None:
+        """Close the open windows now, and by default wait until they are judged and delivered."""
+        if not self.detached:
+            self._flush()
+        if wait:
+            self._evaluator.wait(WAIT)
+
+    def examine(self) -> None:
+        """Let the embedding table be examined in full: at the start, at a checkpoint, at the end."""
+        table = self._attachment.table
+        if table is None or self.detached:
+            return
+        with self.boundary.guard("monitor", "examine"):
+            batch, state = table.rows(), table.state(full=True)
+            self._put(lambda: self._courses.examine(batch, state, self._provenance()), _size(batch.rows), extra=True)
+
+    def detach(self) -> None:
+        """Judge what is open, take every hook away, and end. Calling it again does nothing.
+
+        Nothing of ours remains in the model. Sinks that were given as texts are closed.
+        """
+        if self.detached:
+            return
+        self.examine()
+        self._flush()
+        self.detached = self.pulse.off = True
+        self._attachment.remove()
+        self._optimizers.close()
+        if _monitors.get(self.model) is self:
+            del _monitors[self.model]
+        _alive.discard(self)
+        self._evaluator.put(self._courses.close)
+        try:
+            self._evaluator.wait(WAIT)
+        finally:
+            self._evaluator.close()
+
+    def __enter__(self) -> Monitor:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.detach()
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """Where the model is watched."""
+        return tuple(observer.place for observer in self._attachment.observers)
+
+    @property
+    def snapshots(self) -> dict[str, Snapshot]:
+        """The last Snapshot of each place."""
+        return {place: judgement.snapshot for place, judgement in self._courses.judgements().items()}
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        """The last verdicts of all places."""
+        return [verdict for judgement in self._courses.judgements().values() for verdict in judgement.verdicts]
+
+    @property
+    def findings(self) -> list[Verdict]:
+        """Those that are not well: `warn` and `fail`, the gravest first."""
+        found = [verdict for verdict in self.verdicts if verdict.status in ("warn", "fail")]
+        return sorted(found, key=lambda verdict: verdict.status != "fail")
+
+    @property
+    def status(self) -> Status:
+        """The gravest verdict; `unknown` where nothing could be judged yet."""
+        return worst([verdict.status for verdict in self.verdicts if verdict.status != "unknown"])
+
+    @property
+    def errors(self) -> dict[tuple[str, str], int]:
+        """Exceptions of ours that were counted, by (stage, name)."""
+        return self.boundary.errors
+
+    @property
+    def overhead(self) -> float | None:
+        """Our processor time over the rest of the model's time, lately; `None` before it is known."""
+        return self._budget.overhead
+
+    @property
+    def seconds(self) -> float:
+        """Processor time of all that was done so far, on all threads."""
+        return self._hook_seconds() + self._evaluator.seconds
+
+    def blind(self) -> Mapping[str, str]:
+        """Return the places that saw nothing yet, each with the likely cause."""
+        return self._attachment.blind()
+
+    def memory(self) -> int:
+        """Return the most bytes that watching holds: statistics of all places, rows that wait, what is remembered."""
+        rows = sum(observer.most_bytes(self._courses.dimension) for observer in self._attachment.observers)
+        table = self._attachment.table
+        return self._courses.memory() + rows + CAPACITY + (0 if table is None else table.memory())
+
+    def __repr__(self) -> str:
+        blind = len(self.blind()) if self.pulse.forwards else self._attachment.expected
+        overhead = "" if self.overhead is None else f", {self.overhead:.2%} of its time"
+        state = "detached" if self.detached else f"one step in {self.pulse.every}"
+        return (
+            f"Monitor({self.name}: {self._attachment.expected - blind} of {self._attachment.expected} places seen, "
+            f"step {self.pulse.step:,}, {state}, {self._windows} windows, {self.status}{overhead})"
+        )
+
+    def _tick(self, ticker: Any, step: int | None = None) -> None:
+        with self.boundary.guard("monitor", "tick"):
+            self.pulse.tick(ticker, step)
+
+    def _ticked(self) -> None:
+        """Do what is due after a step; on the thread that ended it."""
+        began = time.thread_time()
+        with self._lock, self.boundary.guard("monitor", "tick"):
+            self._ticks += 1
+            if self.pulse.training:
+                self._record_step()
+                if self._attachment.table is not None:
+                    self._attachment.table.stepped()
+            self._collect(CHUNK_LOOKS)
+            if self._is_due():
+                self._flush()
+            self._adapt()
+        self._tick_seconds += time.thread_time() - began
+
+    def _record_step(self) -> None:
+        scalars, self._given = self._given, {}
+        rate = self._optimizers.rate
+        if rate is not None:
+            scalars.setdefault("lr", rate)
+        if self.pulse.step - self.pulse.first <= 1 and self._courses.chance is not None:
+            scalars.setdefault("chance_loss", self._courses.chance)
+        if scalars:
+            self._scalars.append((self.pulse.step, scalars))
+
+    def _is_due(self) -> bool:
+        steps = self.pulse.step - self._flushed_step
+        if not self._windows and steps > 0:
+            return True  # health at the start
+        longer = max(1, self.pulse.every // self._budget.every)
+        seconds = time.time() - self._flushed_at
+        return steps >= self._window * longer and (self.pulse.training or seconds >= SERVING_SECONDS)
+
+    def _collect(self, looks: int) -> None:
+        """Hand rows to the evaluator, of each place where those of so many looks wait; 0: where any do."""
+        for observer in [*self._attachment.observers, *self._attachment.unplaced]:
+            if observer.waiting >= max(looks * observer.rows, 1):
+                seen = observer.collect()
+                size = sum(_size(look.sample.rows) for look in seen)
+                if not self._put(_Rows(self._courses, observer.place, seen), size):
+                    observer.dropped += sum(len(look.sample.rows) for look in seen)
+
+    def _put(self, job: Callable[[], None], size: int = 0, *, extra: bool = False) -> bool:
+        return self._evaluator.put(job, size=size, extra=extra)
+
+    def _flush(self) -> None:
+        with self._lock, self.boundary.guard("monitor", "flush"):
+            self._attachment.renew()
+            self._collect(0)
+            table = self._attachment.table
+            state = None if table is None or not self.pulse.forwards else table.state()
+            decay = None if table is None else self._decay(table.module.weight)
+            scalars, self._scalars = self._scalars, []
+            provenance, watched = self._provenance(), self._watched()
+            self._flushed_step, self._flushed_at = self.pulse.step, time.time()
+            self._windows += 1
+            self._put(lambda: self._courses.close_windows(state, decay, scalars, provenance, watched))
+
+    def _decay(self, weight: Tensor) -> float | None:
+        settings = self._optimizers.settings(weight)
+        return None if settings is None or "weight_decay" not in settings else float(settings["weight_decay"])
+
+    def _provenance(self) -> dict[str, Any]:
+        expected = self._attachment.expected
+        return {
+            "ended": time.time(),
+            "step": self.pulse.step,
+            "coverage": {"places_expected": expected, "places_seen": expected - len(self.blind())},
+        }
+
+    def _watched(self) -> dict[str, Any]:
+        return {
+            "blind": self.blind(),
+            "overhead": self.overhead,
+            "seconds": self.seconds,
+            "every": self.pulse.every,
+            "dropped": sum(o.dropped for o in [*self._attachment.observers, *self._attachment.unplaced]),
+            "reattached": self._attachment.reattached,
+        }
+
+    def _hook_seconds(self) -> float:
+        observers = [*self._attachment.observers, *self._attachment.unplaced]
+        return self._tick_seconds + sum(observer.seconds for observer in observers)
+
+    def _adapt(self) -> None:
+        """Keep to the budget. Ranks of one training must stay in step, so there the interval stays."""
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            return
+        ours = self._hook_seconds() + self._evaluator.seconds - self._evaluator.extra_seconds
+        busy = time.perf_counter() - self._began if self.pulse.training else self.pulse.busy
+        self.pulse.every = self._budget.interval(self.pulse.every, ticks=self._ticks, ours=ours, busy=busy)
+
+    def _idle(self) -> None:
+        """Close a window that nobody will: in serving, when requests have stopped, or never came."""
+        if not self.pulse.training and time.time() - self._flushed_at >= IDLE_SECONDS:
+            waiting = any(observer.waiting for observer in self._attachment.observers)
+            if waiting or not self._windows:
+                self._flush()
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """A job: rows of one place go into its open window."""
+
+    courses: Courses
+    place: Place
+    seen: Sequence[Seen]
+
+    def __call__(self) -> None:
+        """Bring the rows to the CPU, padding left out, and hand them on, each call of the module apart."""
+        calls: dict[int, list[VectorBatch]] = {}
+        for look in self.seen:
+            if look.event is not None:
+                look.event.synchronize()
+            rows, numbers, valid = look.sample
+            batch = VectorBatch(rows.cpu(), numbers.cpu(), source=self.place.name)
+            calls.setdefault(look.call, []).append(batch if valid is None else batch.take(valid.cpu()))
+        for call, batches in calls.items():
+            self.courses.update(self.place, call, VectorBatch.concat(batches))
+
+
+def _size(tensor: Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
+
+
+def _kept(value: Scalar) -> Scalar:
+    return value.detach().clone() if isinstance(value, Tensor) else value
+
+
+def _check(model: object, *, every: int, rows: int, window: int, budget: float) -> None:
+    if not isinstance(model, nn.Module):
+        raise UsageError(f"`model` must be a torch module, got {type(model).__name__}; pass the model itself")
+    for name, value in (("every", every), ("rows", rows), ("window", window)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise UsageError(f"`{name}` must be a whole number of at least 1, got {value!r}; 10, 256 and 100 are usual")
+    if not 0 < budget <= 1:
+        raise UsageError(f"`budget` must be above 0 and at most 1, got {budget!r}; 0.01 is one percent")
+
+
+def _name(model: nn.Module) -> str:
+    """Return the name a model was loaded by, without its folder, or that of its class."""
+    given = getattr(getattr(model, "config", None), "_name_or_path", "")
+    return Path(given).name if isinstance(given, str) and Path(given).name else type(model).__name__
+
+
+_alive: weakref.WeakSet[Monitor] = weakref.WeakSet()
+
+
+def _detach_all() -> None:
+    for monitor in list(_alive):
+        monitor.detach()
+
+
+def _forked() -> None:
+    """In a child process there is no evaluator: what was copied there sees nothing."""
+    for monitor in list(_alive):
+        monitor.detached = monitor.pulse.off = True
+    _alive.clear()
+
+
+atexit.register(_detach_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

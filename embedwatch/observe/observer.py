@@ -1,0 +1,232 @@
+"""Observers: hooks that hand on what flows at one place of a live model."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from embedwatch.core.boundary import Boundary
+from embedwatch.observe.outputs import named_tensor, vectors_of
+from embedwatch.observe.places import Place
+from embedwatch.observe.pulse import Pulse
+from embedwatch.observe.sampling import Sample, sample_rows
+from embedwatch.observe.seam import Hook
+
+__all__ = ["Added", "Begin", "End", "Observer", "Seen"]
+
+MOST_CALLS = 64
+"""A module that is called more often within one forward pass is seen at its first calls only."""
+MOST_LOOKS = 4
+"""So many times the rows of one look wait to be collected; what comes beyond is dropped and counted."""
+BYTES = 4
+
+TokensSeen = Callable[[Tensor, "Tensor | None"], None]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A look at one place.
+
+    Args:
+        call: which call of the module within the forward pass.
+        sample: the rows.
+        event: when they are there, on a device that works by itself.
+    """
+
+    call: int
+    sample: Sample
+    event: Any = None
+
+
+class Observer(Hook):
+    """Copies a sample of the rows at one place, at armed steps.
+
+    Args:
+        place: where.
+        pulse: of the Monitor.
+        boundary: where exceptions of ours end.
+        rows: the most rows of one look; one look at each call of the module in a step.
+        seed: of the sample.
+        scopes: names of the modules around it that are told about padding, the innermost first.
+        padding: the padding token, where the model tells none of them.
+        tokens: told the tokens that an embedding looked up, and which of them are real.
+        part: name of the part of the output that is seen.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        pulse: Pulse,
+        boundary: Boundary,
+        *,
+        rows: int,
+        seed: int = 0,
+        scopes: Sequence[str] = (),
+        padding: int | None = None,
+        tokens: TokensSeen | None = None,
+        part: str = "",
+    ) -> None:
+        super().__init__()
+        self.place = place
+        self.rows = rows
+        self.looks = 0
+        self.dropped = 0
+        self.unfit = ""
+        """Why an output held no vectors, where one did not."""
+        self.seconds = 0.0
+        self._pulse, self._boundary = pulse, boundary
+        self._seed, self._scopes, self._padding = seed, tuple(scopes), padding
+        self._tokens, self._part = tokens, part
+        self._pending: list[Seen] = []
+        self._waiting = 0
+        self._looked: dict[int, int] = {}  # call to the step that was looked at
+        self._lock = threading.Lock()
+
+    def pick(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Return the vectors, and the tokens where it is an embedding."""
+        if self._part:
+            return named_tensor(output, self._part), None
+        if self.place.side == "input":
+            entered = kwargs["hidden_states"] if "hidden_states" in kwargs else args[0] if args else None
+            return vectors_of(entered), None
+        given = args[0] if self._tokens is not None and args and isinstance(args[0], Tensor) else None
+        return vectors_of(output), given
+
+    def wants(self) -> bool:
+        """Return whether this forward pass is looked at."""
+        self._pulse.enter(self.key)
+        return self._pulse.context.looking
+
+    def see(self, first: Tensor | None, second: Tensor | None) -> None:
+        """Copy a sample of the rows."""
+        if self._pulse.recomputing() or self._boundary.is_off("observer", self.place.name):
+            return
+        began = time.thread_time()
+        with (
+            self._boundary.guard("observer", self.place.name),
+            torch.inference_mode(mode=False),
+            torch.no_grad(),
+        ):
+            self._look(first, second)
+            self._boundary.recover("observer", self.place.name)
+        self.seconds += time.thread_time() - began
+
+    def _look(self, output: Tensor | None, tokens: Tensor | None) -> None:
+        self.unfit = _unfit(output)
+        if output is None or self.unfit:
+            return
+        context, step = self._pulse.context, self._pulse.step
+        call = context.calls.get(self.key, 0)
+        context.calls[self.key] = call + 1
+        valid = self._valid(output.shape[:-1])
+        if self._tokens is not None and tokens is not None:
+            self._tokens(tokens, valid)
+        with self._lock:
+            if call >= MOST_CALLS or self._looked.get(call) == step or output.numel() == 0:
+                return  # this step has been looked at: in another part of an accumulated batch
+            if self._waiting > MOST_LOOKS * self.rows:
+                self.dropped += self.rows
+                return
+        sample = sample_rows(output.detach(), self.rows, forward=context.forward, seed=self._seed, valid=valid)
+        event = None
+        if output.is_cuda:
+            event = torch.cuda.Event()
+            event.record()
+        with self._lock:
+            if self._pulse.training:
+                self._looked[call] = step
+            self._pending.append(Seen(call, sample, event))
+            self._waiting += len(sample.rows)
+            self.looks += 1
+
+    def _valid(self, shape: torch.Size) -> Tensor | None:
+        masks = self._pulse.context.masks
+        for name in self._scopes:
+            mask = masks.get(name)
+            if mask is not None and mask.knows():
+                return mask.valid(shape, self._padding)
+        return None
+
+    @property
+    def waiting(self) -> int:
+        """Rows that were not collected yet."""
+        return self._waiting
+
+    def most_bytes(self, dimension: int) -> int:
+        """Return the most bytes that wait to be collected."""
+        return (MOST_LOOKS + 1) * self.rows * dimension * BYTES
+
+    def collect(self) -> list[Seen]:
+        """Hand over what was seen since the last time."""
+        with self._lock:
+            pending, self._pending, self._waiting = self._pending, [], 0
+        return pending
+
+
+def _unfit(output: Tensor | None) -> str:
+    """Return why an output cannot be looked at; empty where it can."""
+    if output is None:
+        return "its output holds no vectors"
+    if output.is_nested or output.layout != torch.strided:
+        return "its output is nested or sparse"
+    if hasattr(output, "to_local"):
+        return "its output is spread over devices"
+    if output.device.type == "meta":
+        return "it has no data"
+    if torch._C._functorch.is_functorch_wrapped_tensor(output):
+        return "it runs inside a function transform"
+    if output.is_cuda and torch.cuda.is_current_stream_capturing():
+        return "it runs inside a CUDA graph"
+    return ""
+
+
+class Added(Observer):
+    """Sees what a module of positions adds to tokens: its output without its input, or the vectors it looks up."""
+
+    def pick(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Return the output, and the vectors that went in."""
+        return vectors_of(output), vectors_of(args[0]) if args else None
+
+    def _look(self, output: Tensor | None, entered: Tensor | None) -> None:
+        if output is not None and entered is not None and entered.shape == output.shape:
+            output = output.detach() - entered.detach()
+        super()._look(output, None)
+
+
+class Begin(Hook):
+    """A pre-hook on the watched model: a forward pass begins."""
+
+    def __init__(self, pulse: Pulse) -> None:
+        super().__init__()
+        self._pulse = pulse
+
+    def pick(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Return nothing."""
+        return None, None
+
+    def wants(self) -> bool:
+        """Take note; nothing is to be seen."""
+        if not self._pulse.recomputing():
+            self._pulse.begin(root=True)
+        return False
+
+
+class End(Begin):
+    """A hook on the watched model: a forward pass is over."""
+
+    def wants(self) -> bool:
+        """Take note; nothing is to be seen."""
+        self._pulse.end()
+        return False

@@ -1,0 +1,120 @@
+"""The optimizer's side: a training step of a watched model is over when an optimizer of its parameters has stepped."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+__all__ = ["OptimizerWatch", "Settings"]
+
+Settings = dict[str, Any]
+"""A parameter group of an optimizer, without its parameters."""
+Stepped = Callable[[Optimizer], None]
+
+
+class _Wire:
+    """One process-wide hook for all Monitors: there while anybody listens."""
+
+    def __init__(self) -> None:
+        self._listeners: dict[int, Stepped] = {}
+        self._handle: Any = None
+        self._lock = threading.Lock()
+
+    def listen(self, listener: Stepped) -> int:
+        """Call a listener after each step of any optimizer; return a number to leave with."""
+        with self._lock:
+            if self._handle is None:
+                self._handle = register_optimizer_step_post_hook(self._stepped)
+            number = max(self._listeners, default=0) + 1
+            self._listeners[number] = listener
+        return number
+
+    def leave(self, number: int) -> None:
+        """Stop calling a listener; with the last one the hook goes."""
+        with self._lock:
+            self._listeners.pop(number, None)
+            if not self._listeners and self._handle is not None:
+                self._handle.remove()
+                self._handle = None
+
+    def _stepped(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        del args, kwargs
+        for listener in list(self._listeners.values()):
+            listener(optimizer)
+
+
+_wire = _Wire()
+
+
+class OptimizerWatch:
+    """Notices the steps of the first optimizer that holds parameters of a model, and how it treats one of them.
+
+    Args:
+        model: whose parameters.
+        stepped: called after each step.
+    """
+
+    def __init__(self, model: nn.Module, stepped: Callable[[], None]) -> None:
+        self._model = weakref.ref(model)
+        self._stepped = stepped
+        self._chosen: weakref.ref[Optimizer] | None = None
+        self._other: weakref.ref[Optimizer] | None = None
+        self._strangers: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        self._number: int | None = _wire.listen(self._step)
+
+    def close(self) -> None:
+        """Stop listening. Calling it again does nothing."""
+        if self._number is not None:
+            _wire.leave(self._number)
+            self._number = None
+
+    @property
+    def optimizer(self) -> Optimizer | None:
+        """The optimizer, once it has stepped."""
+        return None if self._chosen is None else self._chosen()
+
+    def settings(self, parameter: Tensor) -> Settings | None:
+        """Return how the optimizer treats a parameter; `None` where it does not know it, or has not stepped."""
+        optimizer = self.optimizer
+        groups: Iterable[Settings] = () if optimizer is None else optimizer.param_groups
+        for group in groups:
+            if any(held is parameter for held in group["params"]):
+                return {name: value for name, value in group.items() if name != "params"}
+        return None
+
+    @property
+    def rate(self) -> float | None:
+        """The learning rate of the first group."""
+        optimizer = self.optimizer
+        return None if optimizer is None else float(optimizer.param_groups[0]["lr"])
+
+    def _step(self, optimizer: Optimizer) -> None:
+        if optimizer in self._strangers:
+            return
+        if optimizer is not self.optimizer and not self._is_ours(optimizer):
+            self._strangers.add(optimizer)
+            return
+        if optimizer is not self.optimizer and self._takes_over(optimizer):
+            self._chosen = weakref.ref(optimizer)
+        if optimizer is self.optimizer:
+            self._other = None
+            self._stepped()
+
+    def _takes_over(self, optimizer: Optimizer) -> bool:
+        """Return whether it is the first, or has stepped twice since the one before it did."""
+        again = self._other is not None and self._other() is optimizer
+        self._other = weakref.ref(optimizer)
+        return self.optimizer is None or again
+
+    def _is_ours(self, optimizer: Optimizer) -> bool:
+        model = self._model()
+        if model is None:
+            return False
+        ours = {id(parameter) for parameter in model.parameters()}
+        return any(id(parameter) in ours for group in optimizer.param_groups for parameter in group["params"])
