@@ -62,6 +62,9 @@ class Histogram:
 class Metric:
     """Declaration of a measurement: what a Statistic or Diagnostic promises to deliver.
 
+    A gauge says how it stood when the window closed; a counter or histogram counts what this window saw alone, and
+    whoever exposes it adds the windows up.
+
     Args:
         name: snake case; `_ratio` for quotients, `_total` for counters; cosines carry no unit suffix.
         help: one sentence that says what the number is.

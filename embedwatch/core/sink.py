@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from types import TracebackType
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from embedwatch.core.errors import UsageError
 from embedwatch.core.exhibit import Exhibit
@@ -14,6 +14,8 @@ from embedwatch.core.snapshot import Snapshot
 from embedwatch.core.verdict import Verdict
 
 __all__ = ["Sink"]
+
+SinkT = TypeVar("SinkT", bound="Sink")
 
 
 class Sink(Plugin, ABC):
@@ -48,7 +50,7 @@ class Sink(Plugin, ABC):
         """Finish. Calling it again does nothing."""
         return
 
-    def __enter__(self) -> Sink:
+    def __enter__(self: SinkT) -> SinkT:
         return self
 
     def __exit__(

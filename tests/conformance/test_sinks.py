@@ -11,10 +11,13 @@ from embedwatch.core.sink import Sink
 from embedwatch.testing import SINK_CONTRACT
 
 SINKS = registered(Sink)
+TARGETS = {"prometheus": "0", "textfile": "{folder}/out.prom"}
+"""What follows the colon where it is not simply the path of a file."""
 
 
 @pytest.mark.parametrize("clause", SINK_CONTRACT)
 @pytest.mark.parametrize("name", SINKS)
 def test_clause(name: str, clause: str, tmp_path: Path) -> None:
     sink = SINKS[name]
-    SINK_CONTRACT[clause](lambda: sink.open(str(tmp_path / "out") if sink.target else ""))
+    target = TARGETS.get(name, "{folder}/out").format(folder=tmp_path) if sink.target else ""
+    SINK_CONTRACT[clause](lambda: sink.open(target))
