@@ -49,8 +49,9 @@ format: $(VENV)/.dev ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-generate: $(VENV)/.dev ## renew the reference pages in docs/ from the classes
+generate: $(VENV)/.dev ## renew docs/ and dashboards/ from the classes
 	$(BIN)/python docs/generate.py
+	$(BIN)/python dashboards/generate.py
 
 clean: ## remove everything derived, the environment too
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

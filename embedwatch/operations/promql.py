@@ -1,0 +1,66 @@
+"""Text of PromQL and of Prometheus' templates: selectors, and queries inside an annotation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+
+from embedwatch.exposition import SPACE_LABELS
+
+__all__ = ["BRIDGE", "IDENTITY", "PROCESS", "by", "look_up", "select"]
+
+PROCESS = ("job", "instance")
+"""Labels that Prometheus itself gives to all series of one scraped process."""
+IDENTITY = (*PROCESS, *SPACE_LABELS)
+BRIDGE = 15
+"""Minutes for which the last known value stands in for one that is missing. A series that ends would otherwise resolve
+its alert, as if all were well; within this time `EmbedwatchDown` or `EmbedwatchStale` takes over."""
+
+
+def select(metric: str, equal: Mapping[str, str] | None = None, *, like: Mapping[str, str] | None = None) -> str:
+    """Return a selector of one metric, matching labels exactly (`equal`) or by regular expression (`like`).
+
+    Example:
+        >>> select("up", {"job": "a"}, like={"instance": ".+"})
+        'up{job="a",instance=~".+"}'
+        >>> select("up")
+        'up'
+    """
+    matchers = [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in (equal or {}).items()]
+    matchers += [f"{name}=~{json.dumps(value, ensure_ascii=False)}" for name, value in (like or {}).items()]
+    return f"{metric}{{{','.join(matchers)}}}" if matchers else metric
+
+
+def by(aggregation: str, labels: Iterable[str], inner: str) -> str:
+    """Return an aggregation over all labels but these, written on several lines.
+
+    Example:
+        >>> print(by("max", ["job"], "up"))
+        max by (job) (
+          up
+        )
+    """
+    indented = "\n".join(f"  {line}" for line in inner.split("\n"))
+    return f"{aggregation} by ({', '.join(labels)}) (\n{indented}\n)"
+
+
+def look_up(
+    metric: str, labels: Iterable[str], *, fixed: Mapping[str, str] | None = None, function: str = "last_over_time"
+) -> str:
+    """Return a template pipeline that queries a metric of the very thing an alert is about.
+
+    Args:
+        metric: whose value is wanted.
+        labels: labels that it shares with the alert. Go's `%q` quotes their values as PromQL does, whatever they hold.
+        fixed: further labels with their values.
+        function: makes one value of the last minutes.
+
+    Example:
+        >>> look_up("x", ["model"], fixed={"q": "1"})
+        'printf `last_over_time(x{model=%q,q="1"}[15m])` $labels.model | query'
+    """
+    names = list(labels)
+    matchers = [f"{name}=%q" for name in names]
+    matchers += [f"{name}={json.dumps(value)}" for name, value in (fixed or {}).items()]
+    arguments = "".join(f" $labels.{name}" for name in names)
+    return f"printf `{function}({metric}{{{','.join(matchers)}}}[{BRIDGE}m])`{arguments} | query"

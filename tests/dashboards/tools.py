@@ -1,0 +1,60 @@
+"""The committed outputs, the script that writes them, and promtool."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+import subprocess
+from functools import lru_cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+DASHBOARDS = ROOT / "dashboards"
+PROMETHEUS = DASHBOARDS / "prometheus"
+PROMTOOL = shutil.which("promtool")
+
+needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed (Debian: prometheus)")
+
+
+@lru_cache
+def load_generator() -> ModuleType:
+    """Load dashboards/generate.py, which is a script and in no package."""
+    spec = importlib.util.spec_from_file_location("dashboards_generate", DASHBOARDS / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def promtool(*arguments: str | Path, cwd: Path | None = None) -> tuple[int, str]:
+    """Run promtool; return its exit code, and what it said."""
+    assert PROMTOOL is not None
+    command = [PROMTOOL, *map(str, arguments)]
+    done = subprocess.run(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
+    return done.returncode, done.stdout
+
+
+def committed_rules() -> dict[str, Any]:
+    rules: dict[str, Any] = yaml.safe_load(PROMETHEUS.joinpath("embedwatch.rules.yml").read_text(encoding="utf-8"))
+    return rules
+
+
+def committed_dashboards() -> dict[str, dict[str, Any]]:
+    paths = sorted(DASHBOARDS.joinpath("grafana").glob("*.json"))
+    return {path.name: json.loads(path.read_text(encoding="utf-8")) for path in paths}
+
+
+def parse_errors(expressions: list[str], folder: Path) -> str:
+    """Return what promtool finds wrong with expressions; empty if it can parse them all."""
+    rules = [{"record": f"parsed_{index}", "expr": expr} for index, expr in enumerate(expressions)]
+    path = folder / "parsed.yml"
+    path.write_text(yaml.safe_dump({"groups": [{"name": "parsed", "rules": rules}]}), encoding="utf-8")
+    code, said = promtool("check", "rules", "--lint=none", path)
+    return said if code else ""
