@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from embedwatch.cli.options import color_option, debug_option, json_option, quiet_option
+from embedwatch.cli.options import color_option, debug_option, fail_on_option, json_option, quiet_option
 
 if TYPE_CHECKING:
     from rich.console import Console as Terminal
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["audit_command"]
 
 EXIT_OK, EXIT_JUDGED, EXIT_INTERNAL = 0, 1, 2
-PIPE_WIDTH = 100
 POOLINGS = ("mean", "cls", "last", "max")
 
 
@@ -43,13 +41,7 @@ POOLINGS = ("mean", "cls", "last", "max")
 @click.option(
     "--skip", metavar="NAME", multiple=True, help="Leave out this statistic, measurement or check; repeatable."
 )
-@click.option(
-    "--fail-on",
-    type=click.Choice(["warn", "fail", "never"]),
-    default="fail",
-    show_default=True,
-    help="Exit with 1 if a verdict is this grave or graver.",
-)
+@fail_on_option
 @click.option("--sink", "sinks", metavar="NAME[:TARGET]", multiple=True, help="Deliver there too: jsonl:out.jsonl.")
 @click.option("--exhibits", is_flag=True, help="Make all exhibits, not only those that a verdict cites.")
 @click.option("-v", "--verbose", is_flag=True, help="Print every measurement.")
@@ -82,8 +74,9 @@ def audit_command(
       embedwatch audit vectors.npy --fail-on warn --sink jsonl:audits.jsonl
     """
     from embedwatch.auditing import audit
+    from embedwatch.cli.terminals import open_terminals
 
-    terminal, errors = _terminals(color)
+    terminal, errors = open_terminals(color)
     opened = [_sink(spec) for spec in sinks]
     shown = verbose or bool(options["only"])  # what was asked for is shown, whether or not it is judged
     silent = as_json or any(spec.partition(":")[0] == "console" for spec in sinks)
@@ -125,17 +118,6 @@ def _sink(spec: str) -> Sink:
 
     name, _, target = spec.partition(":")
     return get(Sink, name).open(target)
-
-
-def _terminals(color: str) -> tuple[Terminal, Terminal]:
-    """Return the terminals of standard output and standard error; a file or pipe is 100 columns wide."""
-    from rich.console import Console as Terminal
-
-    force = {"auto": None, "always": True, "never": False}[color]
-    output = Terminal(highlight=False, force_terminal=force, no_color=True if color == "never" else None)
-    if not output.is_terminal and "COLUMNS" not in os.environ:
-        output.width = PIPE_WIDTH
-    return output, Terminal(stderr=True, highlight=False)
 
 
 def _printer(terminal: Terminal, *, verbose: bool, quiet: bool) -> Sink:

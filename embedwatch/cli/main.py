@@ -13,6 +13,7 @@ from embedwatch import __version__
 from embedwatch.cli.audit import audit_command
 from embedwatch.cli.generate import generate_command
 from embedwatch.cli.list import list_command
+from embedwatch.cli.show import show_command
 from embedwatch.cli.train import train_command
 from embedwatch.core.errors import EmbedwatchError
 
@@ -25,6 +26,7 @@ EPILOG = """\b
 Examples:
   embedwatch audit vectors.npy                    judge a file of vectors
   embedwatch audit ./my-model --text texts.txt    judge a model's tokens and its vectors of some texts
+  embedwatch show ./run                           show the course of a recorded run
   embedwatch list checks                          show what is checked
 
 Exit status: 0 judged, and nothing at or above --fail-on; 1 something is, or nothing could
@@ -108,4 +110,5 @@ def main(*, debug: bool) -> None:
 main.add_command(audit_command)
 main.add_command(generate_command)
 main.add_command(list_command)
+main.add_command(show_command)
 main.add_command(train_command)

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-__all__ = ["color_option", "debug_option", "json_option", "quiet_option"]
+__all__ = ["color_option", "debug_option", "fail_on_option", "json_option", "quiet_option"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -19,5 +19,12 @@ color_option = click.option(
     default="auto",
     show_default=True,
     help="Colour the output; auto does so on a terminal only, and not where NO_COLOR is set.",
+)
+fail_on_option = click.option(
+    "--fail-on",
+    type=click.Choice(["warn", "fail", "never"]),
+    default="fail",
+    show_default=True,
+    help="Exit with 1 if a verdict is this grave or graver.",
 )
 debug_option = click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")

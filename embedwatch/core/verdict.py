@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from embedwatch.core.errors import UsageError
+from embedwatch.core.errors import InputError, UsageError
 from embedwatch.core.snapshot import Space
 
 __all__ = ["STATUSES", "Evidence", "Limit", "Status", "Verdict", "worst"]
@@ -14,6 +15,8 @@ __all__ = ["STATUSES", "Evidence", "Limit", "Status", "Verdict", "worst"]
 Status = Literal["ok", "unknown", "warn", "fail"]
 STATUSES: tuple[Status, ...] = ("ok", "unknown", "warn", "fail")
 """From harmless to grave. `unknown` is never `ok`: nobody looked, or there was too little to see."""
+OPTIONAL = ("effect", "p_value", "e_value", "error")
+"""Numbers of Evidence that JSON holds only where they are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,19 @@ class Limit:
         first = self.warn if self.warn is not None else self.fail
         return f"{'<' if self.side == 'above' else '>'} {first:g}"
 
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return {"warn": self.warn, "fail": self.fail, "side": self.side}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Limit:
+        """Read what `to_json` wrote."""
+        if data["side"] not in ("above", "below"):
+            raise InputError(
+                f"`side` must be above or below, got {data['side']!r}; give the JSON that embedwatch wrote"
+            )
+        return cls(_number(data, "warn"), _number(data, "fail"), data["side"])
+
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
@@ -90,6 +106,36 @@ class Evidence:
     error: float | None = None
     exhibits: tuple[str, ...] = ()
 
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON types; a number that is not finite becomes null, since JSON has none."""
+        optional = {name: _finite(getattr(self, name)) for name in OPTIONAL}
+        return {
+            "measurement": self.measurement,
+            "value": _finite(self.value),
+            "unit": self.unit,
+            "limit": None if self.limit is None else self.limit.to_json(),
+            "healthy": "" if self.limit is None else str(self.limit),
+            "rows": self.rows,
+            "reason": self.reason,
+            "exhibits": list(self.exhibits),
+            **{name: value for name, value in optional.items() if value is not None},
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Evidence:
+        """Read what `to_json` wrote."""
+        limit = data.get("limit")
+        return cls(
+            value=_number(data, "value"),
+            limit=None if limit is None else Limit.from_json(limit),
+            rows=int(data["rows"]),
+            reason=_text(data, "reason"),
+            measurement=_text(data, "measurement"),
+            unit=_text(data, "unit"),
+            exhibits=tuple(map(str, data["exhibits"])),
+            **{name: _number(data, name) for name in OPTIONAL},
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -106,31 +152,66 @@ class Verdict:
     remedy: str
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        evidence = self.evidence
-        data: dict[str, Any] = {
+        """Return plain JSON types; the evidence stands among the other fields."""
+        evidence = self.evidence.to_json()
+        found = evidence.pop("reason")
+        data = {
             "check": self.check,
             "title": self.title,
             "space": self.space.labels(),
             "status": self.status,
-            "measurement": evidence.measurement,
-            "value": evidence.value,
-            "unit": evidence.unit,
-            "threshold": self.threshold,
-            "healthy": "" if evidence.limit is None else str(evidence.limit),
-            "rows": evidence.rows,
+            **evidence,
+            "threshold": _finite(self.threshold),
             "reason": self.reason,
             "meaning": self.meaning,
             "remedy": self.remedy,
-            "exhibits": list(evidence.exhibits),
         }
-        optional: Mapping[str, float | None] = {
-            "effect": evidence.effect,
-            "p_value": evidence.p_value,
-            "e_value": evidence.e_value,
-            "error": evidence.error,
-        }
-        return {**data, **{name: value for name, value in optional.items() if value is not None}}
+        return data if found == self.reason else {**data, "evidence_reason": found}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Verdict:
+        """Read what `to_json` wrote.
+
+        Raises:
+            InputError: if it is not a verdict.
+        """
+        try:
+            if data["status"] not in STATUSES:
+                raise InputError(f"`status` must be one of {', '.join(STATUSES)}, got {data['status']!r}; correct it")
+            return cls(
+                check=_text(data, "check"),
+                title=_text(data, "title"),
+                space=Space(**data["space"]),
+                status=data["status"],
+                evidence=Evidence.from_json({**data, "reason": data.get("evidence_reason", data["reason"])}),
+                threshold=_number(data, "threshold"),
+                reason=_text(data, "reason"),
+                meaning=_text(data, "meaning"),
+                remedy=_text(data, "remedy"),
+            )
+        except InputError:
+            raise
+        except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
+            raise InputError(f"not a verdict: {error!r}; give the JSON that embedwatch wrote") from error
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else value
+
+
+def _number(data: Mapping[str, Any], name: str) -> float | None:
+    """Return a finite number, or `None` where there is none."""
+    value = data.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float | None):
+        raise InputError(f"`{name}` must be a number or null, got {value!r}; give the JSON that embedwatch wrote")
+    return _finite(value)
+
+
+def _text(data: Mapping[str, Any], name: str) -> str:
+    value = data[name]
+    if not isinstance(value, str):
+        raise InputError(f"`{name}` must be text, got {value!r}; give the JSON that embedwatch wrote")
+    return value
 
 
 def worst(statuses: Sequence[Status]) -> Status:

@@ -25,7 +25,9 @@ SHOWN = 60
 
 
 @dataclass(frozen=True)
-class _Line:
+class Line:
+    """A line of a table: a status, what it is about, its value and a note; below it whole texts in their styles."""
+
     status: str
     title: str
     value: str
@@ -53,35 +55,38 @@ class Console(Sink):
         """Print one Space."""
         by_name = {exhibit.name: exhibit for exhibit in exhibits}
         ordered = sorted(verdicts, key=lambda verdict: -STATUSES.index(verdict.status))
-        lines = [_judged(verdict, by_name) for verdict in ordered if not (self._quiet and verdict.status == "ok")]
+        lines = [judged_line(verdict, by_name) for verdict in ordered if not (self._quiet and verdict.status == "ok")]
         if not self._quiet:
             lines += _informed(snapshot, verdicts, every=self._verbose)
         elif not lines:
             return
         self._terminal.print(_heading(snapshot), soft_wrap=True)
         for note in snapshot.provenance.notes:
-            self._paragraph(note, "dim", indent=2)
-        self._print(lines)
+            print_paragraph(self._terminal, note, "dim", indent=2)
+        print_lines(self._terminal, lines)
         self._terminal.print()
 
-    def _print(self, lines: Sequence[_Line]) -> None:
-        titles = max((cell_len(line.title) for line in lines), default=0)
-        values = max((cell_len(line.value) for line in lines), default=0)
-        for line in lines:
-            text = Text("  ")
-            text.append(_pad(line.status, 7), style=STYLES[line.status])
-            text.append(f" {_pad(line.title, titles)}  {_pad(line.value, values, right=True)}")
-            if line.note:
-                text.append(f"  {line.note}", style="dim")
-            self._terminal.print(text, soft_wrap=True)
-            for content, style in line.below:
-                self._paragraph(content, style, indent=INDENT)
 
-    def _paragraph(self, content: str, style: str, *, indent: int) -> None:
-        """Print a text, wrapped and indented."""
-        for line in Text(_one_line(content), style=style).wrap(self._terminal, self._terminal.width - indent):
-            line.rstrip()
-            self._terminal.print(Text(" " * indent) + line, soft_wrap=True)
+def print_lines(terminal: Terminal, lines: Sequence[Line]) -> None:
+    """Print lines as a table, and below each its texts."""
+    titles = max((cell_len(line.title) for line in lines), default=0)
+    values = max((cell_len(line.value) for line in lines), default=0)
+    for line in lines:
+        text = Text("  ")
+        text.append(pad(line.status, 7), style=STYLES[line.status])
+        text.append(f" {pad(line.title, titles)}  {pad(line.value, values, right=True)}")
+        if line.note:
+            text.append(f"  {line.note}", style="dim")
+        terminal.print(text, soft_wrap=True)
+        for content, style in line.below:
+            print_paragraph(terminal, content, style, indent=INDENT)
+
+
+def print_paragraph(terminal: Terminal, content: str, style: str, *, indent: int) -> None:
+    """Print a text, wrapped and indented."""
+    for line in Text(one_line(content), style=style).wrap(terminal, terminal.width - indent):
+        line.rstrip()
+        terminal.print(Text(" " * indent) + line, soft_wrap=True)
 
 
 def _heading(snapshot: Snapshot) -> Text:
@@ -91,21 +96,22 @@ def _heading(snapshot: Snapshot) -> Text:
         facts.append(f"{provenance.dimension}-d")
     if provenance.fingerprint:
         facts.append(f"fingerprint {provenance.fingerprint[:8]}")
-    heading = Text(_one_line(str(snapshot.space)), style="bold")
+    heading = Text(one_line(str(snapshot.space)), style="bold")
     return heading.append("  " + " · ".join(facts), style="not bold dim")
 
 
-def _judged(verdict: Verdict, exhibits: dict[str, Exhibit]) -> _Line:
+def judged_line(verdict: Verdict, exhibits: dict[str, Exhibit]) -> Line:
+    """Return the line of a verdict: what is not ok with its reason, whom to blame, what it means and what to do."""
     evidence = verdict.evidence
     value = "–" if evidence.value is None else format_number(evidence.value)
     healthy = "" if evidence.limit is None else f"healthy {evidence.limit}"
     if verdict.status == "ok":
-        return _Line("ok", verdict.title, value, healthy)
-    below = [(_one_line(verdict.reason), "")]
+        return Line("ok", verdict.title, value, healthy)
+    below = [(one_line(verdict.reason), "")]
     if verdict.status != "unknown":
         below += [(text, "") for text in blamed(evidence.exhibits, exhibits)]
         below += [(verdict.meaning, ""), (f"→ {verdict.remedy}", "bold")]
-    return _Line(
+    return Line(
         verdict.status, verdict.title, value, healthy, tuple((text, style) for text, style in below if text.strip("→ "))
     )
 
@@ -146,11 +152,11 @@ def _entry(columns: Sequence[str], row: Sequence[object], *, label: bool) -> str
 
 
 def _shortened(text: str) -> str:
-    line = _one_line(text)
+    line = one_line(text)
     return line if len(line) <= SHOWN else line[: SHOWN - 1] + "…"
 
 
-def _informed(snapshot: Snapshot, verdicts: Sequence[Verdict], *, every: bool) -> list[_Line]:
+def _informed(snapshot: Snapshot, verdicts: Sequence[Verdict], *, every: bool) -> list[Line]:
     """Return the measurements that no verdict shows, those of one metric on one line."""
     judged = {verdict.evidence.measurement for verdict in verdicts}
     grouped: dict[str, list[Measurement]] = {}
@@ -165,15 +171,15 @@ def _informed(snapshot: Snapshot, verdicts: Sequence[Verdict], *, every: bool) -
     return [_information(measurements) for measurements in shown]
 
 
-def _information(measurements: Sequence[Measurement]) -> _Line:
+def _information(measurements: Sequence[Measurement]) -> Line:
     """Return one line: the number beside what is healthy, or all numbers of a metric with labels."""
     metric = measurements[0].metric
-    title = _one_line(metric.title)
+    title = one_line(metric.title)
     if len(measurements) == 1 and not measurements[0].labels:
         error = "" if measurements[0].error is None else f"± {measurements[0].error:.1g}"
-        return _Line("info", title, _number(measurements[0]), f"{error}  {metric.healthy}".strip())
-    texts = [" ".join([*map(_one_line, m.labels.values()), _number(m)]) for m in measurements]
-    return _Line("info", title, "", " · ".join(texts))
+        return Line("info", title, _number(measurements[0]), f"{error}  {metric.healthy}".strip())
+    texts = [" ".join([*map(one_line, m.labels.values()), _number(m)]) for m in measurements]
+    return Line("info", title, "", " · ".join(texts))
 
 
 def _number(measurement: Measurement) -> str:
@@ -192,11 +198,12 @@ def format_number(value: float, digits: int = 3) -> str:
     return f"{value:.{digits}g}"
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
     """Return a text without line breaks and control characters, which a terminal would obey."""
     return "".join(character if character.isprintable() else " " for character in text)
 
 
-def _pad(text: str, width: int, *, right: bool = False) -> str:
+def pad(text: str, width: int, *, right: bool = False) -> str:
+    """Return a text with spaces behind it, or before it, as wide as a terminal shows it."""
     space = " " * max(0, width - cell_len(text))
     return space + text if right else text + space

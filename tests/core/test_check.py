@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pytest
 
-from embedwatch.core import Limit, Metric, Provenance, Snapshot, Space, ThresholdCheck
+from embedwatch.core import Limit, Metric, Provenance, RangeCheck, Snapshot, Space, ThresholdCheck
 
 COSINE = Metric("mean_cosine", "Mean cosine.", unit="x")
 OTHER = Metric("other", "Other.")
@@ -80,3 +80,44 @@ def test_enough_rows_at_the_very_minimum() -> None:
 
 def test_a_snapshot_without_the_metric_is_no_value() -> None:
     assert Collapse().evaluate(snap(0.5, metric=OTHER)).value is None
+
+
+class Between(RangeCheck, register=False):
+    """Neither too small nor too large."""
+
+    name = "between_for_tests"
+    metric = "mean_cosine"
+    limit = Limit(warn=10, fail=100)
+    floor = Limit(warn=0.1, fail=0.01, side="below")
+
+
+@pytest.mark.parametrize(
+    ("value", "status", "limit"),
+    [
+        (0.001, "fail", "floor"),
+        (0.1, "warn", "floor"),
+        (1.0, "ok", "limit"),
+        (10.0, "warn", "limit"),
+        (1e9, "fail", "limit"),
+    ],
+)
+def test_a_range_has_two_sides(value: float, status: str, limit: str) -> None:
+    evidence = Between().evaluate(snap(value))
+    assert evidence.limit is getattr(Between, limit)
+    assert evidence.limit.status(value) == status
+
+
+def test_a_range_without_a_value_is_unknown() -> None:
+    evidence = Between().evaluate(snap(None))
+    assert (evidence.value, evidence.limit) == (None, Between.limit)
+
+
+def test_a_range_may_judge_what_it_makes_of_the_number() -> None:
+    class Halved(Between, register=False):
+        """Judges half of it."""
+
+        def value(self, snapshot: Snapshot, number: float) -> float | None:
+            return number / 2
+
+    assert Halved().evaluate(snap(0.3)).value == 0.15
+    assert Halved().evaluate(snap(0.15)).limit is Between.floor

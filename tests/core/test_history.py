@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from embedwatch.core import History, Metric, Provenance, Snapshot, Space, UsageError
@@ -37,6 +39,27 @@ def test_a_series_leaves_gaps_out_and_follows_labels() -> None:
     assert history.series("cohesion", group="a") == [(1, 1.0), (3, 3.0)]
     assert history.series("cohesion", group="b") == [(1, 7.0), (2, 7.0), (3, 7.0)]
     assert history.series("nothing") == []
+
+
+@pytest.mark.parametrize("capacity", [2, 3, 4, 7, 8, 100])
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 9, 64, 65, 1000])
+def test_an_even_choice_goes_from_the_first_to_the_newest(capacity: int, count: int) -> None:
+    history = History((snap(t, t) for t in range(count)), capacity=capacity, keep="even")
+    times = [int(s.provenance.time) for s in history]
+    assert min(count, -(-capacity // 2)) <= len(history) <= capacity
+    if count:
+        assert (times[0], times[-1]) == (0, count - 1)
+    distances = {late - early for early, late in pairwise(times[:-1])}
+    assert len(distances) <= 1  # even, but for the newest
+    assert all(distance & (distance - 1) == 0 for distance in distances)  # a power of two
+    assert all(times[-1] - times[-2] <= distance for distance in distances)
+
+
+def test_refuses_a_choice_that_it_does_not_know() -> None:
+    with pytest.raises(UsageError, match="newest, even, got 'oldest'"):
+        History(keep="oldest")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="at least 2, got 1"):
+        History(capacity=1, keep="even")
 
 
 def test_refuses_to_keep_nothing() -> None:
