@@ -233,6 +233,7 @@ class _Work:
             fingerprint=source.fingerprint(),
             coverage={"rows_expected": window.rows if source.rows is None else source.rows, "rows_read": window.rows},
             notes=source.notes,
+            role=source.role,
         )
         verdicts = Judge(list(self._made("check", selection.checks)), boundary=self.boundary).judge(snapshot)
         exhibits = tuple(_named(exhibit, source) for exhibit in self._exhibits(window, verdicts))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from embedwatch.core.check import ThresholdCheck
+from embedwatch.core.check import STORED, ThresholdCheck
 from embedwatch.core.snapshot import Snapshot
 from embedwatch.core.verdict import Limit
 
@@ -13,8 +13,10 @@ class Collapse(ThresholdCheck):
     name = "collapse"
     title = "mean cosine"
     metric = "mean_cosine"
+    roles = STORED
     limit = Limit(warn=0.95, fail=0.98)
     exhibits = ("largest_dimensions",)
+    severity = "critical"
     meaning = "Nearly all rows point the same way; what tells them apart is lost in what they share."
     impact = "Every pair looks similar, thresholds on cosine mean nothing, and low precision erases what is left."
     diagnosis = (

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from embedwatch.core.check import ThresholdCheck
+from embedwatch.core.check import LIVE, ThresholdCheck, role_of
 from embedwatch.core.snapshot import Snapshot
 from embedwatch.core.verdict import Limit
+
+LEAST_ROWS = 10
+"""Rows from which a constant is no accident."""
+LEAST_TOKENS = 64
+"""The same inside a model, where the first rows may all be of one token."""
 
 
 class DeadDimensions(ThresholdCheck):
@@ -22,5 +27,4 @@ class DeadDimensions(ThresholdCheck):
 
     def minimum_rows(self, snapshot: Snapshot) -> int:
         """Return the number of rows from which a constant is no accident."""
-        del snapshot
-        return 10
+        return LEAST_TOKENS if role_of(snapshot) in LIVE else LEAST_ROWS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from embedwatch.core.check import ThresholdCheck
+from embedwatch.core.check import STORED, ThresholdCheck
 from embedwatch.core.measurement import Measurement
 from embedwatch.core.snapshot import Snapshot
 from embedwatch.core.verdict import Limit
@@ -14,6 +14,7 @@ class DominatingDimension(ThresholdCheck):
     name = "dominating_dimension"
     title = "largest dimension"
     metric = "dimension_scale_ratio"
+    roles = (*STORED, "token")
     limit = Limit(warn=15, fail=30)
     exhibits = ("largest_dimensions",)
     meaning = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from embedwatch.core.check import ThresholdCheck
+from embedwatch.core.check import STORED, ThresholdCheck
 from embedwatch.core.verdict import Limit
 
 
@@ -12,6 +12,7 @@ class DuplicateRows(ThresholdCheck):
     name = "duplicate_rows"
     title = "duplicate rows"
     metric = "duplicate_rows_ratio"
+    roles = STORED
     limit = Limit(warn=0.002, fail=0.2)
     exhibits = ("duplicate_rows",)
     meaning = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from embedwatch.core.check import ThresholdCheck
+from embedwatch.core.check import STORED, ThresholdCheck
 from embedwatch.core.measurement import Measurement
 from embedwatch.core.snapshot import Snapshot
 from embedwatch.core.verdict import Limit
@@ -14,6 +14,7 @@ class ExtremeNorms(ThresholdCheck):
     name = "extreme_norms"
     title = "largest norm over median"
     metric = "norm_extreme_ratio"
+    roles = (*STORED, "token", "embedding")
     limit = Limit(warn=10, fail=50)
     exhibits = ("largest_norms",)
     meaning = "Some rows are many times longer than the median row."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from embedwatch.core.check import ThresholdCheck
+from embedwatch.core.check import STORED, ThresholdCheck
 from embedwatch.core.measurement import Measurement
 from embedwatch.core.snapshot import Snapshot
 from embedwatch.core.verdict import Limit
@@ -17,6 +17,7 @@ class GroupsApart(ThresholdCheck):
     name = "groups_apart"
     title = "cohesion margin"
     metric = "cohesion_margin"
+    roles = STORED
     labels: ClassVar[Mapping[str, str]] = {"mean": "removed"}
     limit = Limit(warn=0.02, fail=0.005, side="below")
     exhibits = ("groups",)

@@ -16,6 +16,7 @@ class NonfiniteRows(ThresholdCheck):
     metric = "nonfinite_rows"
     limit = Limit(fail=1)
     exhibits = ("nonfinite_rows",)
+    severity = "critical"
     meaning = (
         "Some vectors hold NaN or Inf: a division by zero, an overflow in float16, an empty input, a broken kernel."
     )

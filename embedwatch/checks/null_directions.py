@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from embedwatch.core.check import ThresholdCheck
+from embedwatch.core.check import STORED, ThresholdCheck
 from embedwatch.core.snapshot import Snapshot
 from embedwatch.core.verdict import Limit
 
@@ -16,6 +16,7 @@ class NullDirections(ThresholdCheck):
     name = "null_directions"
     title = "empty directions"
     metric = "null_directions_ratio"
+    roles = STORED
     limit = Limit(warn=0.1, fail=0.5, side="above")
     exhibits = ("spectrum",)
     meaning = "A share of the directions carries no variance: the rows lie in a subspace."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from embedwatch.core.check import ThresholdCheck
+from embedwatch.core.check import STORED, ThresholdCheck
 from embedwatch.core.snapshot import Snapshot
 from embedwatch.core.verdict import Limit
 
@@ -13,6 +13,7 @@ class RankCollapse(ThresholdCheck):
     name = "rank_collapse"
     title = "effective rank"
     metric = "effective_rank_ratio"
+    roles = STORED
     limit = Limit(warn=0.1, fail=0.03, side="below")
     exhibits = ("spectrum",)
     meaning = "The rows vary in far fewer directions than they have dimensions (dimensional collapse)."

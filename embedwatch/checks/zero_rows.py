@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from embedwatch.core.check import ThresholdCheck
+from embedwatch.core.check import ThresholdCheck, role_of
 from embedwatch.core.history import History
 from embedwatch.core.snapshot import Snapshot
 from embedwatch.core.verdict import Evidence, Limit
 
 TABLES = ("token_table",)
-"""Places where one zero row is the padding entry of the table, and healthy."""
+"""Places where, as at any place of the role `table`, one zero row is the padding entry of the table, and healthy."""
 FAIL_SHARE = 0.005
 """From this share of the rows on it is no oversight."""
 
@@ -37,7 +37,7 @@ class ZeroRows(ThresholdCheck):
         """Return the number of zero rows; the single padding row of a token table is none."""
         evidence = super().evaluate(snapshot, reference, history)
         limit = Limit(warn=1, fail=max(2, math.ceil(FAIL_SHARE * evidence.rows)))
-        if evidence.value == 1 and snapshot.space.place in TABLES:
+        if evidence.value == 1 and (role_of(snapshot) == "table" or snapshot.space.place in TABLES):
             return Evidence(0.0, limit, evidence.rows, "One zero row, as padding has.", self.metric)
         return Evidence(
             evidence.value, limit, evidence.rows, evidence.reason, self.metric, "rows", exhibits=evidence.exhibits

@@ -1,7 +1,7 @@
 """The nouns: values, base classes, registry, errors. Standard library only."""
 
 from embedwatch.core.boundary import Boundary
-from embedwatch.core.check import Check, ThresholdCheck
+from embedwatch.core.check import Check, RangeCheck, ThresholdCheck
 from embedwatch.core.diagnostic import Diagnostic
 from embedwatch.core.errors import (
     EmbedwatchError,
@@ -36,6 +36,7 @@ __all__ = [
     "Metric",
     "MissingExtraError",
     "Provenance",
+    "RangeCheck",
     "RegistrationError",
     "Sink",
     "Snapshot",

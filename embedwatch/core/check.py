@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from embedwatch.core.history import History
@@ -12,7 +13,17 @@ from embedwatch.core.registry import Plugin
 from embedwatch.core.snapshot import Snapshot
 from embedwatch.core.verdict import Evidence, Limit
 
-__all__ = ["Check", "ThresholdCheck"]
+__all__ = ["LIVE", "STORED", "Check", "RangeCheck", "ThresholdCheck", "role_of"]
+
+STORED = ("vectors", "table", "pooled")
+"""Roles of places whose rows are kept and compared: alike, huge or repeated rows are defects there."""
+LIVE = ("token", "embedding", "hidden")
+"""Roles of places inside a model at work, one row a token: a few huge dimensions and rows are normal there."""
+
+
+def role_of(snapshot: Snapshot) -> str:
+    """Return the role of the place that a Snapshot shows; `vectors` where it is not known."""
+    return snapshot.provenance.role or "vectors"
 
 
 class Check(Plugin, ABC):
@@ -23,17 +34,22 @@ class Check(Plugin, ABC):
     """A few words for a table."""
     reads: ClassVar[tuple[str, ...]] = ()
     """Names of the measurements that it needs; without them in the Snapshot it is not asked."""
+    roles: ClassVar[tuple[str, ...]] = ()
+    """Roles of the places at which it holds, of `embedwatch.core.snapshot.ROLES`; empty for all."""
     limit: ClassVar[Limit | None] = None
     exhibits: ClassVar[tuple[str, ...]] = ()
     """Names of the exhibits that show who is to blame."""
+    severity: ClassVar[str] = "warning"
+    """How urgent an alert on its `fail` is: `warning` for the next working day, `critical` for now."""
     meaning: ClassVar[str] = ""
     impact: ClassVar[str] = ""
     diagnosis: ClassVar[str] = ""
     mitigation: ClassVar[str] = ""
 
     def applies(self, snapshot: Snapshot) -> bool:
-        """Return whether the Snapshot holds what this Check reads."""
-        return bool(self.reads) and all(snapshot.get(name) is not None for name in self.reads)
+        """Return whether the Snapshot shows a place at which this Check holds, and holds what it reads."""
+        fits = not self.roles or role_of(snapshot) in self.roles
+        return fits and bool(self.reads) and all(snapshot.get(name) is not None for name in self.reads)
 
     @abstractmethod
     def evaluate(self, snapshot: Snapshot, reference: Any = None, history: History | None = None) -> Evidence:
@@ -84,3 +100,25 @@ class ThresholdCheck(Check):
             error=measurement.error,
             exhibits=self.exhibits,
         )
+
+
+class RangeCheck(ThresholdCheck):
+    """Judges one number that may be too large or too small.
+
+    A subclass sets `limit` for the one and `floor` for the other; the Evidence carries the one that was crossed.
+    """
+
+    floor: ClassVar[Limit]
+    """Where a value turns too small."""
+
+    def value(self, snapshot: Snapshot, number: float) -> float | None:
+        """Return what is judged, where it is not the measurement itself."""
+        del snapshot
+        return number
+
+    def evaluate(self, snapshot: Snapshot, reference: Any = None, history: History | None = None) -> Evidence:
+        """Return the value beside the limit that it crossed, or the upper one."""
+        evidence = super().evaluate(snapshot, reference, history)
+        value = None if evidence.value is None else self.value(snapshot, evidence.value)
+        too_small = value is not None and self.floor.status(value) != "ok"
+        return replace(evidence, value=value, limit=self.floor if too_small else self.limit)

@@ -23,6 +23,8 @@ class Source(Plugin, ABC):
     title: ClassVar[str] = ""
     place: str = "vectors"
     """Place of the Space that its rows belong to."""
+    role: str = "vectors"
+    """What sort of place that is, one of `embedwatch.core.snapshot.ROLES`: some checks hold for some roles."""
     batch_rows: int = 8192
     """Rows worth reading at a time; fewer where each takes long."""
     suffixes: ClassVar[tuple[str, ...]] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,3 +72,9 @@ class Watching(Diagnostic):
             "blind_places", "table", "Places that saw nothing.", ("place", "cause"), watched.blind.items()
         )
         return measurements, [table]
+
+    @classmethod
+    def examples(cls) -> Iterable[Watched]:
+        """Yield a Monitor that sees nothing yet, and one at work."""
+        yield Watched(0)
+        yield Watched(3, {"layers.1": "never called"}, 0.004, 0.2, 4, 10, 1, {("statistic", "norms"): 2})

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["cosine_shares", "mean_cosine", "pairwise_mean", "uniformity"]
+__all__ = ["cosine_shares", "mean_cosine", "median_spread", "pairwise_mean", "uniformity"]
 
 
 def pairwise_mean(total: Tensor, squares: Tensor, count: int) -> Tensor:
@@ -48,6 +48,28 @@ def cosine_shares(total: Tensor, squares: Tensor, count: int) -> Tensor | None:
     contribution = pairwise_mean(total.double(), squares.double(), count).abs()
     whole = contribution.sum()
     return torch.sort(contribution / whole, descending=True).values if whole > 0 else None
+
+
+def median_spread(total: Tensor, squares: Tensor, count: int) -> float | None:
+    """Return the median over dimensions of what rows do not share, from `Σ u` and `Σ u²` of the unit rows u.
+
+    `1 - c_j / q_j` with `c_j` the mean of `u_ij u_kj` over pairs and `q_j` the mean of `u_ij²`: 1 where rows agree in
+    nothing, 0 where all are the same, and `1 / (1 + k²)` where their common part is k times their spread. Dimensions
+    of huge scale weigh no more than others, and unit rows keep rows of huge norm from hiding what the rest does.
+
+    Shape: (D,) and (D,) -> number in [0, 1]; `None` for fewer than two rows. Dimensions that are zero in every row
+    are left out.
+
+    Example:
+        >>> median_spread(torch.tensor([2.0, 2.0]), torch.tensor([2.0, 2.0]), 2)
+        0.0
+    """
+    moving = squares.double() > 0
+    if count < 2 or not bool(moving.any()):
+        return None
+    total, squares = total.double()[moving], squares.double()[moving]
+    spread = 1 - pairwise_mean(total, squares, count) / (squares / count)
+    return min(1.0, max(0.0, float(spread.median())))
 
 
 def uniformity(unit: Tensor, *, t: float = 2.0) -> float | None:

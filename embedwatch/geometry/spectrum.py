@@ -3,41 +3,72 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 __all__ = [
+    "ROUNDING",
+    "Spectra",
     "condition_number",
     "effective_rank",
     "eigenvalues",
     "isoscore_star",
     "null_share",
     "participation_ratio",
+    "spectra",
 ]
 
 NULL_VARIANCE = 1e-6
 """A direction whose variance is below this share of the median one among those that have any carries nothing."""
 
+ROUNDING = 1e-14
+"""A dimension whose variance is at most this share of its mean square is constant: below the last place of float32."""
+
+
+class Spectra(NamedTuple):
+    """Eigenvalues, descending, in float64.
+
+    Args:
+        values: of a covariance or second-moment matrix, (D,).
+        standardised: of the same matrix scaled to ones on its diagonal, the correlation matrix of a covariance, (D,).
+    """
+
+    values: Tensor
+    standardised: Tensor
+
 
 def eigenvalues(matrix: Tensor) -> Tensor:
-    """Return the eigenvalues of a covariance or second-moment matrix, descending, in float64.
+    """Return the eigenvalues of a covariance or second-moment matrix, descending, in float64: `spectra(...).values`.
+
+    Shape: (D, D) -> (D,).
+    """
+    return spectra(matrix).values
+
+
+def spectra(matrix: Tensor, *, floor: Tensor | None = None) -> Spectra:
+    """Return the eigenvalues of a covariance or second-moment matrix as it is, and standardised.
 
     Products in float32 leave noise in directions that are empty: each entry (i, j) is good to about one unit in the
     last place of `√(m_ii m_jj)`. Scaled to ones on its diagonal, the matrix shows how many directions stand out from
     that noise, twice the last place of its largest eigenvalue, whatever the scales of single dimensions; all others
     are set to zero.
 
-    Shape: (D, D) -> (D,).
+    Args:
+        matrix: (D, D).
+        floor: (D,), what a dimension's place on the diagonal must exceed to be more than rounding; zero without it.
     """
     wide = matrix.double()
-    scale = wide.diagonal().clamp(min=0).sqrt()
+    variance = wide.diagonal().clamp(min=0)
+    scale = variance.sqrt() if floor is None else torch.where(variance > floor, variance, 0.0).sqrt()
     inverse = torch.where(scale > 0, scale.reciprocal(), 0.0)
     alike = torch.linalg.eigvalsh(inverse[:, None] * wide * inverse)
-    rank = int((alike > 2 * torch.finfo(torch.float32).eps * alike[-1]).sum())
+    noise = 2 * torch.finfo(torch.float32).eps * alike[-1]
+    standardised = torch.where(alike > noise, alike, 0.0).flip(0)
     values: Tensor = torch.linalg.eigvalsh(wide).flip(0).clamp(min=0)
-    values[rank:] = 0
-    return values
+    values[int((standardised > 0).sum()) :] = 0
+    return Spectra(values, standardised)
 
 
 def effective_rank(eigenvalues: Tensor) -> float | None:

@@ -1,9 +1,9 @@
-"""Sketch: a mergeable building block. SketchStatistic: a Statistic whose whole state lies in sketches."""
+"""Sketch: a mergeable building block. BatchStatistic: a Statistic whose whole state lies in sketches."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from typing import Any, TypeVar
 
 import torch
@@ -13,8 +13,12 @@ from embedwatch.batch import VectorBatch
 from embedwatch.core.errors import MergeError
 from embedwatch.core.statistic import State, Statistic
 
-__all__ = ["Sketch", "SketchStatistic", "check_tensor", "example_batches"]
+__all__ = ["BatchStatistic", "Sketch", "SketchStatistic", "check_tensor", "example_batches"]
 
+SCALARS = 1
+"""Dimension of what has none: records of numbers, each of which stands alone."""
+
+BatchT = TypeVar("BatchT", bound=Sized)
 SketchT = TypeVar("SketchT", bound="Sketch")
 
 
@@ -42,8 +46,8 @@ class Sketch(ABC):
         """Return an upper bound of its size in bytes."""
 
 
-class SketchStatistic(Statistic[VectorBatch]):
-    """A Statistic over vectors whose state lies in sketches: a subclass writes `add`, `compute` and `oracle`.
+class BatchStatistic(Statistic[BatchT]):
+    """A Statistic over any kind of batch whose state lies in sketches: a subclass writes `add`, `compute`, `oracle`.
 
     A subclass's `__init__` passes its settings to `super().__init__` and keeps each sketch with `self.keep`.
     """
@@ -59,14 +63,14 @@ class SketchStatistic(Statistic[VectorBatch]):
         return sketch
 
     @abstractmethod
-    def add(self, batch: VectorBatch) -> None:
+    def add(self, batch: BatchT) -> None:
         """Add a batch whose dimension fits."""
 
     def settings(self) -> dict[str, Any]:
         """Return the keyword arguments that make an empty copy of this Statistic."""
         return dict(self._settings)
 
-    def update(self, batch: VectorBatch) -> None:
+    def update(self, batch: BatchT) -> None:
         """Add a batch.
 
         Raises:
@@ -74,15 +78,15 @@ class SketchStatistic(Statistic[VectorBatch]):
         """
         if not len(batch):
             return
-        self._fit(batch.dimension)
+        self._fit(getattr(batch, "dimension", SCALARS))
         # whatever mode the model runs in: our state must stay usable outside it, and exact
-        with torch.inference_mode(mode=False), torch.no_grad(), torch.autocast(batch.rows.device.type, enabled=False):
+        with torch.inference_mode(mode=False), torch.no_grad(), torch.autocast(_device(batch), enabled=False):
             self.add(batch)
 
-    def merge(self, other: Statistic[VectorBatch]) -> None:
+    def merge(self, other: Statistic[BatchT]) -> None:
         """Add the rows that `other` saw."""
         self.check_mergeable(other)
-        if isinstance(other, SketchStatistic) and other.dimension is not None:
+        if isinstance(other, BatchStatistic) and other.dimension is not None:
             self._fit(other.dimension)
             for name, sketch in self._sketches.items():
                 sketch.merge(other._sketches[name])
@@ -144,6 +148,10 @@ class SketchStatistic(Statistic[VectorBatch]):
         """Return an upper bound of the state's size in bytes."""
         return sum(sketch.memory(dimension) for sketch in self._sketches.values())
 
+
+class SketchStatistic(BatchStatistic[VectorBatch]):
+    """A Statistic over vectors whose state lies in sketches."""
+
     @classmethod
     def examples(cls, seed: int) -> Iterable[tuple[SketchStatistic, Sequence[VectorBatch]]]:
         """Yield the default configuration with random rows; a configured Statistic yields more."""
@@ -164,6 +172,11 @@ def check_tensor(name: str, value: object, shape: tuple[int | None, ...], dtype:
     if dtype.is_floating_point and not bool(torch.isfinite(value).all()):
         raise MergeError(f"`{name}` must be finite, got NaN or Inf; the state is damaged")
     return value
+
+
+def _device(batch: object) -> str:
+    """Return the type of device that a batch lies on; numbers without tensors lie on the CPU."""
+    return next((value.device.type for value in vars(batch).values() if isinstance(value, Tensor)), "cpu")
 
 
 def _copy(value: Any) -> Any:

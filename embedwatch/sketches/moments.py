@@ -22,10 +22,12 @@ class Moments(Sketch):
 
     Args:
         scatter: keep the whole matrix (D, D), or its diagonal (D,).
+        columns: D where it is not the dimension of the batches.
     """
 
-    def __init__(self, *, scatter: Literal["matrix", "diagonal"]) -> None:
+    def __init__(self, *, scatter: Literal["matrix", "diagonal"], columns: int | None = None) -> None:
         self._matrix = scatter == "matrix"
+        self._columns = columns
         self.count = 0
         self.mean: Tensor | None = None
         self.scatter: Tensor | None = None
@@ -71,6 +73,7 @@ class Moments(Sketch):
         """Take over what `state` gave."""
         if not state:
             return
+        dimension = self._columns or dimension
         count = int(check_tensor("count", state["count"], (), torch.int64))
         mean = check_tensor("mean", state["mean"], (None,), torch.float64)
         if count < 1 or len(mean) not in (1, dimension):
@@ -82,4 +85,5 @@ class Moments(Sketch):
 
     def memory(self, dimension: int) -> int:
         """Return its size in bytes."""
+        dimension = self._columns or dimension
         return 8 * (1 + dimension + (dimension * dimension if self._matrix else dimension))

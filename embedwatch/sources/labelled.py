@@ -31,6 +31,7 @@ class LabelledSource(Source):
         if source.rows is not None:
             self._labels.check(source.rows, "row", source.label)
         self.place = source.place
+        self.role = source.role
         self.label = source.label
         self.rows = source.rows
         self.batch_rows = source.batch_rows

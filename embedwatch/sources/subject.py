@@ -43,6 +43,7 @@ class TokenTable(Source):
     name = "model"
     title = "Model"
     place = "token_table"
+    role = "table"
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
@@ -128,6 +129,7 @@ class EncodedTexts(Source):
 
     title = "Texts"
     place = "sentences"
+    role = "pooled"
     batch_rows = 256
 
     def __init__(

@@ -10,13 +10,13 @@ from torch import Tensor
 from embedwatch.batch import VectorBatch
 from embedwatch.core.exhibit import Exhibit
 from embedwatch.core.measurement import Measurement, Metric
-from embedwatch.geometry.isotropy import cosine_shares
+from embedwatch.geometry.isotropy import cosine_shares, median_spread
+from embedwatch.geometry.spectrum import ROUNDING
 from embedwatch.sketches import Additive, Moments, SketchStatistic, example_batches
 
 DEAD_VARIANCE = 1e-10
-"""A dimension whose variance is at most this share of the median one among those that move is dead."""
-ROUNDING = 1e-14
-"""So is one whose variance is at most this share of its own mean square: below the last place of float32."""
+"""A dimension whose variance is at most this share of the median one among those that move is dead; so is one that is
+constant but for rounding."""
 OUTLIER_SCALE = 6.0
 """A dimension whose root mean square is at least this many times the median is an outlier."""
 ROGUES = (1, 2, 3)
@@ -39,6 +39,11 @@ SHARE = Metric(
     "Share of the mean cosine that the leading one, two or three dimensions make.",
     labels=("top",),
 )
+SPREAD = Metric(
+    "dimension_spread_ratio",
+    "Median over dimensions of the share of the mean square that rows of norm 1 do not have in common.",
+    healthy="> 0.25, also inside models",
+)
 
 
 class Dimensions(SketchStatistic):
@@ -46,9 +51,10 @@ class Dimensions(SketchStatistic):
 
     A few dimensions of large scale can make all cosines alike and hide what the others say (Timkey & van Schijndel
     2021, arXiv 2109.04404; Kovaleva et al. 2021, arXiv 2105.06990). Dimension j contributes the mean over pairs of
-    `u_ij u_kj`.
+    `u_ij u_kj`. What rows do not share is measured dimension by dimension, `1 - c_j / mean u_ij²`, and its median
+    falls to zero when rows become the same, whatever a few huge dimensions or rows do.
 
-    Shape: batches (N, D); rows with NaN or Inf are left out, and zero rows of the cosine shares.
+    Shape: batches (N, D); rows with NaN or Inf are left out, and zero rows of the cosine shares and the spread.
     State: 4 D + 2 numbers; merge exact.
     Empty: `None` for fewer than two rows.
 
@@ -61,7 +67,7 @@ class Dimensions(SketchStatistic):
 
     name = "dimensions"
     title = "dead and outlying dimensions"
-    metrics = (DEAD, OUTLIERS, SCALE, SHARE)
+    metrics = (DEAD, OUTLIERS, SCALE, SHARE, SPREAD)
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,9 +86,9 @@ class Dimensions(SketchStatistic):
         """Return the measurements of everything seen so far."""
         variance, square = self._moments.covariance(), self._moments.second_moment()
         if variance is None or square is None:
-            return [DEAD.measure(None), OUTLIERS.measure(None), SCALE.measure(None)]
-        shares = cosine_shares(self._units["total"], self._units["squares"], int(self._units["rows"]))
-        return [*_scales(variance, square), *_rogues(shares)]
+            return [metric.measure(None) for metric in (DEAD, OUTLIERS, SCALE, SPREAD)]
+        sums = self._units["total"], self._units["squares"], int(self._units["rows"])
+        return [*_scales(variance, square), *_rogues(cosine_shares(*sums)), SPREAD.measure(median_spread(*sums))]
 
     def exhibits(self) -> list[Exhibit]:
         """Return root mean square and deviation of each dimension, largest first, and the dead ones."""
@@ -104,13 +110,19 @@ class Dimensions(SketchStatistic):
         rows = batch.rows.double()
         rows = rows[rows.isfinite().all(1)]
         if len(rows) < 2:
-            return {DEAD.name: None, OUTLIERS.name: None, SCALE.name: None}
+            return {metric.name: None for metric in (DEAD, OUTLIERS, SCALE, SPREAD)}
         moving = rows[(rows != 0).any(1)]
         unit = moving / moving.norm(dim=1, keepdim=True)
         pairs = unit.T[:, :, None] * unit.T[:, None, :]  # (D, M, M)
         each = pairs.sum((1, 2)) - pairs.diagonal(dim1=1, dim2=2).sum(1)
         shares = torch.sort(each.abs() / each.abs().sum(), descending=True).values if len(unit) > 1 else None
-        found = [*_scales(rows.var(0), rows.square().mean(0)), *_rogues(shares)]
+        common, square = each / max(1, len(unit) * (len(unit) - 1)), unit.square().mean(0)
+        spread = 1 - (common / square)[square > 0] if len(unit) > 1 else None
+        found = [
+            *_scales(rows.var(0), rows.square().mean(0)),
+            *_rogues(shares),
+            SPREAD.measure(None if spread is None else min(1.0, float(spread.median()))),
+        ]
         return {m.key: m.number for m in found}
 
     @classmethod

@@ -11,12 +11,14 @@ from embedwatch.batch import VectorBatch
 from embedwatch.core.exhibit import Exhibit
 from embedwatch.core.measurement import Measurement, Metric
 from embedwatch.geometry.spectrum import (
+    ROUNDING,
     condition_number,
     effective_rank,
     eigenvalues,
     isoscore_star,
     null_share,
     participation_ratio,
+    spectra,
 )
 from embedwatch.sketches import FrequentDirections, Moments, SketchStatistic, example_batches
 
@@ -50,14 +52,27 @@ CONDITION = Metric(
 NULL = Metric(
     "null_directions_ratio", "Share of the directions that n rows can fill which carry no variance.", healthy="< 0.1"
 )
+CORRELATION = Metric(
+    "correlation_rank_ratio",
+    "Effective rank of the correlation matrix, where all dimensions count alike, over min(n - 1, D).",
+    healthy="> 0.35, also inside models",
+)
+
+UNSKETCHED = (CONDITION.name, NULL.name, CORRELATION.name)
+"""What a sketch does not know."""
 
 
 class Spectrum(SketchStatistic):
     """Effective rank, RankMe, participation ratio, IsoScore* and condition from the second moments of the rows.
 
+    Inside language models a few dimensions and rows of huge scale hold nearly all variance, and the effective rank of
+    the covariance is that of these. The correlation matrix gives each dimension the same variance: its effective rank
+    tells a low-rank space from a healthy one there too.
+
     Shape: batches (N, D); rows with NaN or Inf are left out.
     State: D² + D + 1 numbers and exact to D = 1,536; above, a Frequent Directions sketch of 257 D numbers, which never
-    overstates a direction and understates none by more than `‖S - S_k‖_* / (128 - k)`.
+    overstates a direction and understates none by more than `‖S - S_k‖_* / (128 - k)`; the smallest directions and
+    single dimensions, hence condition, empty directions and the correlation matrix, are not known from it.
     Empty: `None` for fewer than two rows. Numbers of n < 2 D rows are biased low; checks judge them from n = 2 D on.
 
     References:
@@ -73,7 +88,7 @@ class Spectrum(SketchStatistic):
 
     name = "spectrum"
     title = "covariance spectrum"
-    metrics = (RANK, RANK_RATIO, RANKME, RANKME_RATIO, PARTICIPATION, ISOSCORE, CONDITION, NULL)
+    metrics = (RANK, RANK_RATIO, RANKME, RANKME_RATIO, PARTICIPATION, ISOSCORE, CONDITION, NULL, CORRELATION)
 
     def __init__(self, *, exact_up_to: int = EXACT_UP_TO, sketch_size: int = SKETCH_SIZE) -> None:
         super().__init__(exact_up_to=exact_up_to, sketch_size=sketch_size)
@@ -95,7 +110,8 @@ class Spectrum(SketchStatistic):
         covariance, second = self._moments.covariance(), self._moments.second_moment()
         if covariance is None or second is None:
             return [metric.measure(None) for metric in self.metrics]
-        return _measure(self._moments.count, eigenvalues(covariance), eigenvalues(second))
+        centred = spectra(covariance, floor=ROUNDING * second.diagonal())
+        return _measure(self._moments.count, centred.values, eigenvalues(second), centred.standardised)
 
     def _sketched(self) -> list[Measurement]:
         """Return estimates with the largest error that the sketch leaves possible."""
@@ -149,12 +165,17 @@ class Spectrum(SketchStatistic):
         if count < 2:
             return {metric.name: None for metric in self.metrics}
         centred, plain = torch.zeros(dimension, dtype=torch.float64), torch.zeros(dimension, dtype=torch.float64)
-        centred[: min(count, dimension)] = torch.linalg.svdvals(rows - rows.mean(0)).square() / (count - 1)
+        middle = rows.mean(0)
+        variance = (rows - middle).square().mean(0)
+        moving = variance > ROUNDING * rows.square().mean(0)
+        alike = ((rows - middle) / variance.sqrt())[:, moving]
+        standardised = torch.linalg.svdvals(alike).square() if bool(moving.any()) else centred
+        centred[: min(count, dimension)] = torch.linalg.svdvals(rows - middle).square() / (count - 1)
         plain[: min(count, dimension)] = torch.linalg.svdvals(rows).square() / count
         floor = torch.finfo(torch.float32).eps ** 2
         centred, plain = (torch.where(v > floor * v[0], v, 0.0) for v in (centred, plain))
-        known = {m.name: m.number for m in _measure(count, centred, plain)}
-        return {**known, CONDITION.name: None, NULL.name: None} if self._is_sketched() else known
+        known = {m.name: m.number for m in _measure(count, centred, plain, standardised)}
+        return {**known, **dict.fromkeys(UNSKETCHED)} if self._is_sketched() else known
 
     @classmethod
     def examples(cls, seed: int) -> Iterable[tuple[SketchStatistic, Sequence[VectorBatch]]]:
@@ -166,19 +187,20 @@ class Spectrum(SketchStatistic):
 def _with_range(estimate: Measurement, flattest: Measurement, steepest: Measurement) -> Measurement:
     """Return the estimate with its distance from the farther end of the range.
 
-    What the smallest directions say is not known: condition and empty directions have no value.
+    What the smallest directions and single dimensions say is not known: it has no value.
     """
     numbers = [measurement.number for measurement in (estimate, flattest, steepest)]
     value, *ends = numbers
-    if estimate.metric in (CONDITION, NULL) or value is None or None in ends:
+    if estimate.name in UNSKETCHED or value is None or None in ends:
         return estimate.metric.measure(None)
     return estimate.metric.measure(value, error=max(abs(value - end) for end in ends if end is not None))
 
 
-def _measure(count: int, centred: Tensor, plain: Tensor) -> list[Measurement]:
+def _measure(count: int, centred: Tensor, plain: Tensor, standardised: Tensor | None = None) -> list[Measurement]:
     dimension = len(centred)
     fillable = min(count - 1, dimension)
     rank, rankme = effective_rank(centred), effective_rank(plain)
+    alike = None if standardised is None else effective_rank(standardised)
     return [
         RANK.measure(rank),
         RANK_RATIO.measure(None if rank is None else rank / fillable),
@@ -188,4 +210,5 @@ def _measure(count: int, centred: Tensor, plain: Tensor) -> list[Measurement]:
         ISOSCORE.measure(isoscore_star(centred)),
         CONDITION.measure(condition_number(centred)),
         NULL.measure(null_share(centred[:fillable])),
+        CORRELATION.measure(None if alike is None else alike / fillable),
     ]

@@ -14,12 +14,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from embedwatch.core.check import Check
 from embedwatch.core.exhibit import Exhibit
+from embedwatch.core.history import History
 from embedwatch.core.measurement import Histogram, Measurement, Metric
 from embedwatch.core.sink import Sink
-from embedwatch.core.snapshot import Provenance, Snapshot, Space
+from embedwatch.core.snapshot import ROLES, Provenance, Snapshot, Space
 from embedwatch.core.verdict import Evidence, Limit, Status, Verdict
 
 __all__ = ["CHECK_CONTRACT", "SINK_CONTRACT", "ContractViolation", "hostile_snapshots"]
@@ -39,14 +41,14 @@ def _snapshot(measurements: Iterable[Measurement], *, rows: int = 1_000, space: 
     return Snapshot(space or Space("model", "vectors"), tuple(measurements), provenance)
 
 
-def hostile_snapshots(reads: Sequence[str] = ()) -> dict[str, Snapshot]:
-    """Return snapshots that every Check and Sink must survive, by what is odd about them."""
-    metrics = [Metric(name, "A number.") for name in reads] or [Metric("some_number", "A number.")]
+def hostile_snapshots(reads: Sequence[str] = (), *, role: str = "") -> dict[str, Snapshot]:
+    """Return snapshots of a place of some role that every Check and Sink must survive, by what is odd about them."""
+    metrics = [_metric(name) for name in reads or ("some_number",)]
     many = [Metric(f"metric_{index}", "A number.").measure(index) for index in range(1_000)]
     labelled = Metric("labelled", "A number.", labels=("group",))
     odd = ['"quoted"', "新闻\n换行", "a{b=c}", "", "\x1b[31mred", "é" * 300]
     histogram = Metric("spread", "A distribution.", kind="histogram")
-    return {
+    found = {
         "empty": _snapshot([], rows=0),
         "nothing measured": _snapshot([metric.measure(None) for metric in metrics]),
         "no rows": _snapshot([metric.measure(None) for metric in metrics], rows=0),
@@ -60,6 +62,15 @@ def hostile_snapshots(reads: Sequence[str] = ()) -> dict[str, Snapshot]:
         "histogram": _snapshot([histogram.measure(Histogram((1.0, 2.0), (0, 3, 1), 7.5, 4))]),
         "a thousand": _snapshot(many),
     }
+    return {odd: replace(item, provenance=replace(item.provenance, role=role)) for odd, item in found.items()}
+
+
+def _metric(name: str) -> Metric:
+    return Metric(name, "A number.", kind="counter" if name.endswith("_total") else "gauge")
+
+
+def _hostile_to(check: Check) -> dict[str, Snapshot]:
+    return hostile_snapshots(check.reads, role=check.roles[0] if check.roles else "")
 
 
 def _check_texts(check: Check) -> None:
@@ -67,19 +78,25 @@ def _check_texts(check: Check) -> None:
     for field in ("title", "meaning", "impact", "diagnosis", "mitigation"):
         _require(bool(getattr(check, field)), f"{check.name}: `{field}` must not be empty; it is its runbook")
     _require(bool(check.reads), f"{check.name}: `reads` must name the measurements that it needs")
+    _require(set(check.roles) <= set(ROLES), f"{check.name}: `roles` must be among {', '.join(ROLES)}")
 
 
 def _check_survives(check: Check) -> None:
-    """Answers every hostile snapshot that it applies to, without an exception."""
-    for odd, snapshot in hostile_snapshots(check.reads).items():
-        if check.applies(snapshot):
-            evidence = check.evaluate(snapshot)
-            _require(isinstance(evidence, Evidence), f"{check.name}: `evaluate` must return Evidence for {odd!r}")
+    """Answers every hostile snapshot that it applies to, with and without a past, without an exception."""
+    snapshots = _hostile_to(check)
+    past = [
+        replace(each, provenance=replace(each.provenance, step=step)) for step, each in enumerate(snapshots.values())
+    ]
+    for odd, snapshot in snapshots.items():
+        for history in (None, History(past), History([*past, *past[::-1], snapshot])):
+            if check.applies(snapshot):
+                evidence = check.evaluate(snapshot, None, history)
+                _require(isinstance(evidence, Evidence), f"{check.name}: `evaluate` must return Evidence for {odd!r}")
 
 
 def _check_unknown(check: Check) -> None:
     """Has no value where nothing was measured, and does not apply where its measurements are missing."""
-    snapshots = hostile_snapshots(check.reads)
+    snapshots = _hostile_to(check)
     for odd in ("nothing measured", "no rows"):
         _require(check.evaluate(snapshots[odd]).value is None, f"{check.name}: must have no value for {odd!r}")
     _require(not check.applies(snapshots["empty"]), f"{check.name}: must not apply to an empty snapshot")
@@ -87,7 +104,7 @@ def _check_unknown(check: Check) -> None:
 
 def _check_json(check: Check) -> None:
     """Finds the same in a snapshot that went through JSON, and leaves it as it was."""
-    for odd, snapshot in hostile_snapshots(check.reads).items():
+    for odd, snapshot in _hostile_to(check).items():
         text = json.dumps(snapshot.to_json())
         again = Snapshot.from_json(text)
         if check.applies(snapshot):

@@ -207,8 +207,6 @@ def _law_state(statistic: type[AnyStatistic], draw: Draw) -> None:
 def _law_precision(statistic: type[AnyStatistic], draw: Draw) -> None:
     """float16 and bfloat16 rows count as their float32 values; float64 rows as what they are."""
     empty, whole = _example(statistic, draw)
-    if not whole.matrices:
-        return
     dtype = draw(st.sampled_from([torch.float16, torch.bfloat16, torch.float32, torch.float64]))
     given_rows = whole.change(lambda rows: rows.to(dtype))
     fed = _fed(empty, [given_rows])
@@ -219,34 +217,23 @@ def _law_precision(statistic: type[AnyStatistic], draw: Draw) -> None:
 def _law_defects(statistic: type[AnyStatistic], draw: Draw) -> None:
     """Rows with NaN or Inf are skipped, or counted by those whose subject they are; the rest is as without them."""
     empty, whole = _example(statistic, draw)
-    if not whole.matrices:
-        return
-    count = min(len(whole), draw(st.integers(1, 4)))
-    sound = whole.whole.take(slice(0, count))
-    rows = {name: getattr(sound, name).clone() for name in whole.matrices}
-    bad = rows[draw(st.sampled_from(whole.matrices))]
-    bad[:, draw(st.integers(0, bad.shape[1] - 1))] = draw(st.sampled_from([math.nan, math.inf, -math.inf]))
-    mixed = whole.append(rows)
+    mixed = whole.spoil(draw(st.sampled_from([math.nan, math.inf, -math.inf])), draw)
     fed = _fed(empty, cut(mixed, draw))
     if statistic.counts_defects:
         _same(fed, _values(fed), fed.oracle(mixed.whole), fed.tolerance, "rows with NaN or Inf")
     else:
         clean = _fed(empty, [whole])
         _same(fed, _values(fed), _values(clean), fed.merge_tolerance, "rows with NaN or Inf")
-    _values(_fed(empty, mixed.split([len(whole), count])[1:]))
+    _values(_fed(empty, mixed.split([len(whole), len(mixed) - len(whole)])[1:]))
 
 
 def _law_hostile(statistic: type[AnyStatistic], draw: Draw) -> None:
     """Zero, equal, huge and tiny rows give what the formula gives, and never a number that is not finite."""
     empty, whole = _example(statistic, draw)
-    if not whole.matrices:
-        return
     kind = draw(st.sampled_from(["zero", "equal", "huge", "tiny", "all equal", "all zero"]))
     factor = {"zero": 0.0, "all zero": 0.0, "huge": HUGE, "tiny": TINY}.get(kind, 1.0)
     count = len(whole) if kind.startswith("all") else 3
-    first = whole.whole.take(slice(0, 1))
-    rows = {name: (getattr(first, name).float() * factor).expand(count, -1) for name in whole.matrices}
-    mixed = whole.append(rows)
+    mixed = whole.repeat(factor, count)
     if kind.startswith("all"):
         mixed = mixed.split([len(whole), count])[1]
     fed = _fed(empty, cut(mixed, draw))
@@ -261,7 +248,7 @@ def _law_refusal(statistic: type[AnyStatistic], draw: Draw) -> None:
     fed = _fed(empty, [whole])
     wanted = _values(fed)
     _refused(fed, "merge with another class", lambda: fed.merge(_stranger()), type(fed).__name__)
-    for name in set(whole.matrices) & {"rows", "left", "right"}:
+    for name in set(whole.numbers) & {"rows", "left", "right"}:
         rows = getattr(whole.whole, name)
         wide = replace(whole.whole, **{name: torch.cat([rows, rows], dim=1)})
         words = str(rows.shape[1]), str(2 * rows.shape[1])
@@ -275,7 +262,7 @@ def _law_memory(statistic: type[AnyStatistic], draw: Draw) -> None:
     """The state never exceeds the stated bound, however many rows come."""
     empty, whole = _example(statistic, draw)
     fed = empty.fresh()
-    bound = fed.memory(max((getattr(whole.whole, name).shape[1] for name in whole.matrices), default=1))
+    bound = fed.memory(whole.dimension)
     for turn in range(6):
         _feed(fed, shifted(whole, turn))
         size = sum(_size(value) for value in fed.state_dict().values())
@@ -286,8 +273,8 @@ def _law_memory(statistic: type[AnyStatistic], draw: Draw) -> None:
 def _law_purity(statistic: type[AnyStatistic], draw: Draw) -> None:
     """Update, merge and compute leave the batch, the other, the random generators and themselves as they were."""
     empty, whole = _example(statistic, draw)
-    matrices = [getattr(batch, name) for name in whole.matrices for batch in whole.batches]
-    before = [rows.clone() for rows in matrices]
+    held = [getattr(batch, name) for name in whole.numbers for batch in whole.batches]
+    before = [rows.clone() for rows in held]
     generators = (torch.get_rng_state().clone(), repr(np.random.get_state()), random.getstate())
     half = draw(st.integers(0, len(whole.batches)))
     fed, other = (_fed(empty, [Stream(part)]) for part in (whole.batches[:half], whole.batches[half:]))
@@ -302,14 +289,14 @@ def _law_purity(statistic: type[AnyStatistic], draw: Draw) -> None:
         random.getstate(),
     ):
         _fail(fed, "purity: a global random generator was used")
-    if any(not torch.equal(a.view(torch.uint8), b.view(torch.uint8)) for a, b in zip(matrices, before, strict=True)):
+    if any(not torch.equal(a.view(torch.uint8), b.view(torch.uint8)) for a, b in zip(held, before, strict=True)):
         _fail(fed, "purity: update changed the rows")
     try:
-        for rows in matrices:
+        for rows in held:
             rows.fill_(0.5)
         _same(fed, _values(fed), values, lambda _: 0.0, "no view of the rows is kept")
     finally:
-        for rows, was in zip(matrices, before, strict=True):
+        for rows, was in zip(held, before, strict=True):
             rows.copy_(was)
 
 
@@ -320,8 +307,7 @@ def _law_modes(statistic: type[AnyStatistic], draw: Draw) -> None:
     fed, other = empty.fresh(), empty.fresh()
     mode = draw(st.sampled_from(["inference", "autocast"]))
     with torch.inference_mode() if mode == "inference" else torch.autocast("cpu", dtype=torch.bfloat16):
-        if first.matrices:
-            first = first.change(torch.Tensor.clone)  # a tensor of this mode, as a model's output is
+        first = first.change(torch.Tensor.clone)  # tensors of this mode, as a model's output is
         _feed(fed, first)
         _feed(other, second)
     wanted = _fed(empty, [whole])

@@ -26,28 +26,66 @@ class Stream:
         return sum(len(batch) for batch in self.batches)
 
     @property
+    def is_rows(self) -> bool:
+        """Whether batches are rows; otherwise each is one step, and an empty stream has none."""
+        return bool(self.batches) and hasattr(self.batches[0], "concat")
+
+    @property
     def whole(self) -> Any:
         """All rows as one batch, or all steps in order: what `oracle` takes."""
-        first = self.batches[0]
-        return type(first).concat(self.batches) if hasattr(first, "concat") else self.batches
+        return type(self.batches[0]).concat(self.batches) if self.is_rows else self.batches
 
     def split(self, sizes: Sequence[int]) -> list[Stream]:
         """Cut into consecutive streams of these sizes."""
-        if hasattr(self.batches[0], "concat"):
+        if self.is_rows:
             return [Stream([part]) for part in self.whole.split(sizes)]
         edges = [0, *accumulate(sizes)]
         return [Stream(self.batches[start:end]) for start, end in pairwise(edges)]
 
     @property
-    def matrices(self) -> list[str]:
-        """Names of the fields that hold rows of floating point numbers."""
-        first = self.batches[0]
-        return [field.name for field in fields(first) if _is_matrix(getattr(first, field.name))]
+    def numbers(self) -> list[str]:
+        """Names of the fields that hold floating point numbers: a row of them, or one, for each row."""
+        held = (
+            {field.name: getattr(self.batches[0], field.name) for field in fields(self.batches[0])}
+            if self.is_rows
+            else {}
+        )
+        return [name for name, value in held.items() if isinstance(value, torch.Tensor) and value.is_floating_point()]
+
+    @property
+    def dimension(self) -> int:
+        """The largest number of columns, 1 where numbers stand alone."""
+        columns = [getattr(self.batches[0], name).shape[1:] for name in self.numbers]
+        return max((size for shape in columns for size in shape), default=1)
 
     def change(self, act: Callable[[torch.Tensor], torch.Tensor]) -> Stream:
-        """Return the stream with something done to each matrix."""
+        """Return the stream with something done to all floating point tensors; steps hold none."""
+        if not self.is_rows:
+            return self
         whole = self.whole
-        return Stream([replace(whole, **{name: act(getattr(whole, name)) for name in self.matrices})])
+        return Stream([replace(whole, **{name: act(getattr(whole, name)) for name in self.numbers})])
+
+    def spoil(self, number: float, draw: Draw) -> Stream:
+        """Return the stream with up to four rows or steps more, which hold this number in one place."""
+        count = min(len(self), draw(st.integers(1, 4)))
+        if not self.is_rows:
+            return Stream([*self.batches, *(_spoiled(step, number, len(self), draw) for step in self.batches[:count])])
+        sound = self.whole.take(slice(0, count))
+        rows = {name: getattr(sound, name).clone() for name in self.numbers}
+        bad = rows[draw(st.sampled_from(self.numbers))].view(count, -1)
+        bad[:, draw(st.integers(0, bad.shape[1] - 1))] = number
+        return self.append(rows)
+
+    def repeat(self, factor: float, count: int) -> Stream:
+        """Return the stream with its first row, or step, so many times more, all its numbers times a factor."""
+        if not self.is_rows:
+            first = self.batches[0]
+            scalars = {name: value * factor for name, value in first.scalars.items()}
+            later = self.batches[-1].step + 1
+            return Stream([*self.batches, *(replace(first, step=later + k, scalars=scalars) for k in range(count))])
+        first = self.whole.take(slice(0, 1))
+        scaled = {name: getattr(first, name).float() * factor for name in self.numbers}
+        return self.append({name: value.expand(count, *value.shape[1:]) for name, value in scaled.items()})
 
     def append(self, rows: Mapping[str, torch.Tensor]) -> Stream:
         """Return the stream with more rows at its end: row numbers of their own, all else as the first row has."""
@@ -59,8 +97,12 @@ class Stream:
         return Stream([type(whole).concat([whole, replace(extra, **typed, **ids)])])
 
 
-def _is_matrix(value: object) -> bool:
-    return isinstance(value, torch.Tensor) and value.ndim == 2 and value.is_floating_point()
+def _spoiled(step: Any, number: float, later: int, draw: Draw) -> Any:
+    """Return a later step of which one scalar is this number."""
+    scalars = dict(step.scalars)
+    if scalars:
+        scalars[draw(st.sampled_from(sorted(scalars)))] = number
+    return replace(step, step=step.step + later, scalars=scalars)
 
 
 def cut(stream: Stream, draw: Draw, *, parts: int | None = None) -> list[Stream]:
@@ -73,7 +115,7 @@ def cut(stream: Stream, draw: Draw, *, parts: int | None = None) -> list[Stream]
 def shifted(stream: Stream, turn: int) -> Stream:
     """Return other rows of the same shape, or later steps, as if the source went on."""
     shift = turn * len(stream)
-    if not hasattr(stream.batches[0], "concat"):
+    if not stream.is_rows:
         return Stream([replace(batch, step=batch.step + shift) for batch in stream.batches])
     whole = stream.change(lambda rows: rows * (1 + 0.1 * turn)).whole
     return Stream([replace(whole, ids=whole.ids + shift) if getattr(whole, "ids", None) is not None else whole])

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from embedwatch.geometry.cohesion import group_cosines, group_sums, remove_mean
-from embedwatch.geometry.isotropy import cosine_shares, mean_cosine, uniformity
+from embedwatch.geometry.isotropy import cosine_shares, mean_cosine, median_spread, uniformity
 from embedwatch.geometry.kernels import gaussian_frequencies, random_features
 from embedwatch.geometry.neighbours import dimension_mle, dimension_two_nn, occurrences, robin_hood, skewness
 from embedwatch.geometry.norms import row_norms
@@ -19,6 +19,7 @@ from embedwatch.geometry.spectrum import (
     isoscore_star,
     null_share,
     participation_ratio,
+    spectra,
 )
 
 
@@ -53,6 +54,33 @@ def test_nothing_is_none() -> None:
     for measure in (effective_rank, participation_ratio, isoscore_star, null_share, condition_number):
         assert measure(zero) is None
     assert isoscore_star(torch.ones(1)) is None
+
+
+def test_standardised_eigenvalues_do_not_depend_on_scales() -> None:
+    """Two variables of correlation r: 1 + r and 1 - r, whatever their variances."""
+    scale = torch.tensor([1.0, 1e4])
+    covariance = torch.tensor([[1.0, 0.6], [0.6, 1.0]]) * scale[:, None] * scale
+    assert spectra(covariance).standardised.tolist() == pytest.approx([1.6, 0.4])
+    assert eigenvalues(covariance)[0] == pytest.approx(1e8, rel=1e-3)
+
+
+def test_a_dimension_below_the_floor_of_rounding_is_none() -> None:
+    covariance = torch.diag(torch.tensor([1.0, 1.0, 1e-20], dtype=torch.float64))
+    assert spectra(covariance, floor=torch.tensor([0.0, 0.0, 1e-14])).standardised.tolist() == [1.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize("common", [0.0, 1.0, 3.0, 30.0])
+def test_median_spread_of_rows_with_a_common_part(common: float) -> None:
+    """A common part of k times the spread leaves 1 / (1 + k²) of the mean square."""
+    signs = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]]).repeat(500, 16)
+    rows = common + signs
+    assert median_spread(rows.sum(0), rows.square().sum(0), len(rows)) == pytest.approx(1 / (1 + common**2), abs=1e-3)
+
+
+def test_median_spread_of_nothing_and_of_dimensions_that_are_zero() -> None:
+    assert median_spread(torch.ones(2), torch.ones(2), 1) is None
+    assert median_spread(torch.zeros(2), torch.zeros(2), 5) is None
+    assert median_spread(torch.tensor([0.0, 0.0, 3.0]), torch.tensor([0.0, 0.0, 3.0]), 3) == 0.0
 
 
 def test_noise_of_float32_is_no_direction() -> None:

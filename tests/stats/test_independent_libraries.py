@@ -75,6 +75,17 @@ def test_spectrum(batches: list[VectorBatch], rows: np.ndarray[Any, Any]) -> Non
     assert found["participation_ratio"] == pytest.approx(variances.sum() ** 2 / (variances**2).sum(), rel=1e-5)
     assert found["condition_number"] == pytest.approx(np.linalg.cond(rows - rows.mean(0)), rel=1e-4)
     assert found["isoscore"] == pytest.approx(float(IsoScore(rows)), rel=1e-5)
+    alike = np.linalg.eigvalsh(np.corrcoef(rows.T))
+    assert found["correlation_rank_ratio"] == pytest.approx(
+        np.exp(scipy.stats.entropy(np.sqrt(alike))) / DIMENSION, rel=1e-5
+    )
+
+
+def test_what_rows_do_not_share(batches: list[VectorBatch], unit: np.ndarray[Any, Any]) -> None:
+    products = np.einsum("id,kd->dik", unit, unit)
+    pairs = products[:, ~np.eye(len(unit), dtype=bool)].mean(1)
+    spread = np.sort(1 - pairs / np.square(unit).mean(0))[(DIMENSION - 1) // 2]
+    assert measured("dimensions", batches)["dimension_spread_ratio"] == pytest.approx(spread, rel=1e-5)
 
 
 def test_uniformity(batches: list[VectorBatch], unit: np.ndarray[Any, Any]) -> None:

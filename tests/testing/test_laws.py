@@ -7,6 +7,7 @@ order.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -14,11 +15,11 @@ from typing import Any
 import pytest
 import torch
 
-from embedwatch.batch import VectorBatch
+from embedwatch.batch import TokenBatch, TrainingStep, VectorBatch
 from embedwatch.core.errors import MergeError
 from embedwatch.core.measurement import Measurement, Metric
 from embedwatch.core.statistic import Statistic
-from embedwatch.sketches import example_batches
+from embedwatch.sketches import Additive, BatchStatistic, Extremes, Latest, example_batches, example_tokens
 from embedwatch.testing import STATISTIC_LAWS, LawViolation, obey
 
 MEAN = Metric("first_mean", "Mean of the first dimension.")
@@ -274,6 +275,126 @@ def test_a_sound_statistic_passes(law: str) -> None:
 def test_a_planted_fault_is_caught(broken: type[Sound], law: str) -> None:
     with pytest.raises((LawViolation, ZeroDivisionError)):
         obey(law, broken, examples=40)
+
+
+class Longest(BatchStatistic[TokenBatch], register=False):
+    """The largest norm of a table's rows, and the mean drift, written plainly."""
+
+    name = "longest"
+    consumes = "tokens"
+    metrics = (MEAN, VARIANCE)
+    counts_defects = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.largest = self.keep("largest", Extremes(1))
+        self.totals = self.keep("totals", Additive(sums={"drift": ()}, counts={"known": ()}))
+
+    def known(self, values: torch.Tensor) -> torch.Tensor:
+        return values[values.isfinite()]
+
+    def add(self, batch: TokenBatch) -> None:
+        norms, drift = self.known(batch.norms), self.known(batch.drift)
+        self.largest.add(norms, torch.zeros(len(norms), dtype=torch.int64))
+        self.totals.add("drift", drift.double().sum())
+        self.totals.add("known", len(drift))
+
+    def compute(self) -> list[Measurement]:
+        known, largest = int(self.totals["known"]), self.largest.values
+        return [
+            MEAN.measure(float(largest[0]) if len(largest) else None),
+            VARIANCE.measure(float(self.totals["drift"]) / known if known else None),
+        ]
+
+    def oracle(self, batch: TokenBatch) -> Mapping[str, float | None]:
+        norms, drift = (column[column.isfinite()].double() for column in (batch.norms, batch.drift))
+        return {
+            MEAN.name: float(norms.max()) if len(norms) else None,
+            VARIANCE.name: float(drift.mean()) if len(drift) else None,
+        }
+
+    @classmethod
+    def examples(cls, seed: int) -> Iterable[tuple[Statistic[TokenBatch], Sequence[TokenBatch]]]:
+        yield cls(), example_tokens(seed)
+
+
+class TakesUnknownForZero(Longest, register=False):
+    def known(self, values: torch.Tensor) -> torch.Tensor:
+        return values.nan_to_num(0.0, posinf=0.0)
+
+
+class CountsTheFirstBatchOnly(Longest, register=False):
+    def merge(self, other: Statistic[TokenBatch]) -> None:
+        if not len(self.largest.values):
+            super().merge(other)
+
+
+class LastLoss(BatchStatistic[TrainingStep], register=False):
+    """The loss of the last step, written plainly."""
+
+    name = "last_loss"
+    consumes = "steps"
+    metrics = (MEAN,)
+    counts_defects = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = self.keep("last", Latest())
+
+    def at(self, batch: TrainingStep) -> int:
+        return batch.step
+
+    def add(self, batch: TrainingStep) -> None:
+        if math.isfinite(batch.scalars["loss"]):
+            self.last.note(self.at(batch), batch.scalars["loss"])
+
+    def compute(self) -> list[Measurement]:
+        return [MEAN.measure(self.last.number)]
+
+    def oracle(self, batch: TrainingStep | Sequence[TrainingStep]) -> Mapping[str, float | None]:
+        steps = [batch] if isinstance(batch, TrainingStep) else batch
+        finite = {step.step: step.scalars["loss"] for step in steps if math.isfinite(step.scalars["loss"])}
+        return {MEAN.name: finite[max(finite)] if finite else None}
+
+    @classmethod
+    def examples(cls, seed: int) -> Iterable[tuple[Statistic[TrainingStep], Sequence[TrainingStep]]]:
+        losses = torch.rand(9, generator=torch.Generator().manual_seed(seed)).tolist()
+        yield cls(), [TrainingStep(step, {"loss": loss}) for step, loss in enumerate(losses)]
+
+
+class TakesTheLastThatCame(LastLoss, register=False):
+    """The order of arrival stands for the step."""
+
+    def at(self, batch: TrainingStep) -> int:
+        self.came = getattr(self, "came", 0) + 1
+        return self.came
+
+
+class TakesNanForALoss(LastLoss, register=False):
+    def add(self, batch: TrainingStep) -> None:
+        loss = batch.scalars["loss"]
+        self.last.note(batch.step, loss if math.isfinite(loss) else 0.0)
+
+
+@pytest.mark.parametrize("law", STATISTIC_LAWS)
+@pytest.mark.parametrize("sound", [Longest, LastLoss])
+def test_sound_statistics_of_other_kinds_pass(sound: type[Statistic[Any]], law: str) -> None:
+    obey(law, sound)
+
+
+@pytest.mark.parametrize(
+    ("broken", "law"),
+    [
+        (TakesUnknownForZero, "oracle"),
+        (TakesUnknownForZero, "defects"),
+        (CountsTheFirstBatchOnly, "merge"),
+        (TakesTheLastThatCame, "split"),
+        (TakesNanForALoss, "defects"),
+    ],
+)
+def test_a_planted_fault_of_other_kinds_is_caught(broken: type[Statistic[Any]], law: str) -> None:
+    with pytest.raises(LawViolation):
+        obey(law, broken, examples=60)
 
 
 def test_a_statistic_without_examples_is_not_skipped() -> None:
