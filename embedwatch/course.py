@@ -18,6 +18,8 @@ from embedwatch.window import Window
 
 __all__ = ["Course", "Judgement"]
 
+REMEMBERED = 200
+"""Snapshots of a Space that checks can look back on: evenly chosen from the whole course, and the newest."""
 Exhibits = Callable[[Sequence[str]], Sequence[Exhibit]]
 """Makes the exhibits of these names."""
 Names = Callable[[Sequence[int]], Sequence[str]]
@@ -51,7 +53,7 @@ class Course:
     judge: Judge
     boundary: Boundary
     names: Names | None = None
-    history: History = field(default_factory=History)
+    history: History = field(default_factory=lambda: History(capacity=REMEMBERED, keep="even"))
     last: Judgement | None = None
 
     def __post_init__(self) -> None:

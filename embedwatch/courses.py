@@ -4,27 +4,41 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+
+import torch
+from torch import Tensor
 
 from embedwatch.batch import TrainingStep, VectorBatch
 from embedwatch.core.boundary import Boundary
 from embedwatch.core.check import Check
+from embedwatch.core.measurement import Measurement
 from embedwatch.core.registry import registered
 from embedwatch.core.sink import Sink
-from embedwatch.core.snapshot import Provenance, Snapshot, Space
+from embedwatch.core.snapshot import ROLES, Space
 from embedwatch.course import Course, Judgement, Names
-from embedwatch.diagnostics.watching import Watched, Watching
+from embedwatch.diagnostics.embedding_scale import EmbeddingScale, InputParts
 from embedwatch.judging import Judge
 from embedwatch.observe.attachment import Attachment
+from embedwatch.observe.observer import Seen
 from embedwatch.observe.places import Place
 from embedwatch.observe.tables import TableState
 from embedwatch.selection import Selection
+from embedwatch.self_report import SelfReport, Totals
 
 __all__ = ["Courses"]
 
 TABLE, TRAINING, WATCHING = "token_table", "training", "monitor"
 """Places of a Monitor that are no modules."""
+KINDS = {"tokens": "tokens", "training": "steps"}
+"""Role of a place to the kind of batch that its statistics are fed; else vectors."""
+PARTS = ("token", "position", "embedding")
+"""Roles of what is summed before the first layer, and of the sum."""
+RETRY = 10
+"""A sink that was switched off is tried again every so many windows: a disk may have room again."""
+
+Steps = Sequence[tuple[int, Mapping[str, Any]]]
 
 
 class Courses:
@@ -51,34 +65,57 @@ class Courses:
         tokenizer: Any = None,
     ) -> None:
         self._model, self._attachment, self._boundary = model, attachment, boundary
-        self._selections = {kind: Selection.live(kind, only=only, skip=skip) for kind in ("vectors", "tokens", "steps")}
-        self._judge = Judge(
-            [check() for name, check in registered(Check).items() if name not in skip], boundary=boundary
-        )
         self._sinks = list(sinks)
-        table = attachment.table
-        self.dimension = 1 if table is None else table.module.embedding_dim
-        self.chance = None if table is None else math.log(len(table.counts))
-        """The loss of a model that knows nothing: ln V."""
+        kinds = ("vectors", *KINDS.values())
+        self._selections = {kind: Selection.live(kind, only=only, skip=skip) for kind in kinds}
+        checks = [check for name, check in registered(Check).items() if name not in skip]
+        self._judge = Judge([check() for check in checks], boundary=boundary)
         self._fingerprint = _fingerprint(attachment)
         self._names = _token_names(tokenizer)
-        self._known_errors: dict[tuple[str, str], int] = {}
-        self._known_totals = {"seconds": 0.0, "dropped": 0, "reattached": 0}
+        self._sums: dict[str, Tensor] = {}
+        self._windows = 0
         self._courses: dict[str, Course] = {}
-        for observer in attachment.observers:
-            if not observer.place.optional:
-                self._course(observer.place.name, observer.place.role)
-        if table is not None:
-            self._course(TABLE, "table", self._names)
-            self._course(table.name, "tokens", self._names, kind="tokens")
+        for place, role in self._known():
+            self._course(place, role)
+        self._own = SelfReport(self._course(WATCHING, "watching"), boundary, self._may_fail(checks))
 
-    def _course(self, place: str, role: str, names: Names | None = None, *, kind: str = "vectors") -> Course:
+    def _known(self) -> Iterator[tuple[str, str]]:
+        """Yield the Spaces that are known from the start, with their roles."""
+        for observer in self._attachment.observers:
+            if not observer.place.optional:
+                yield observer.place.name, observer.place.role
+        table = self._attachment.table
+        if table is not None:
+            yield TABLE, "table"
+            yield table.name, "tokens"
+        yield TRAINING, "training"
+
+    def _may_fail(self, checks: Sequence[type[Check]]) -> Iterator[tuple[str, str]]:
+        for selection in self._selections.values():
+            for statistic in selection.statistics:
+                yield from (("statistic", statistic.name), ("compute", statistic.name))
+        yield from (("check", check.name) for check in checks)
+        yield from (("sink", sink.name) for sink, _ in self._sinks)
+
+    def _course(self, place: str, role: str) -> Course:
         if place not in self._courses:
-            selection = self._selections[kind]
-            self._courses[place] = Course(
-                Space(self._model, place), role, selection.made(self._boundary), self._judge, self._boundary, names
-            )
+            statistics = self._selections[KINDS.get(role, "vectors")].made(self._boundary)
+            names = self._names if role in ("tokens", "table") else None
+            space = Space(self._model, place)
+            self._courses[place] = Course(space, role, statistics, self._judge, self._boundary, names)
         return self._courses[place]
+
+    @property
+    def dimension(self) -> int:
+        """D of the embedding table."""
+        table = self._attachment.table
+        return 1 if table is None else table.module.embedding_dim
+
+    @property
+    def chance(self) -> float | None:
+        """The loss of a model that knows nothing: ln V."""
+        table = self._attachment.table
+        return None if table is None else math.log(len(table.counts))
 
     def judgements(self) -> dict[str, Judgement]:
         """Return the last judgement of each place."""
@@ -94,81 +131,76 @@ class Courses:
 
     def expect(self) -> None:
         """Tell the sinks what will come."""
-        snapshots = [course.expected() for course in self._courses.values()]
+        courses = [course for place, course in self._courses.items() if place != WATCHING]
+        snapshots = [*(course.expected() for course in courses), self._own.expected(self._attachment.expected)]
         for sink, _ in self._sinks:
             with self._boundary.guard("sink", sink.name):
                 sink.expect(snapshots)
 
-    def update(self, place: Place, call: int, batch: VectorBatch) -> None:
-        """Add rows of a place."""
-        name = place.name if call == 0 else f"{place.name}#{call}"
-        self._course(name, place.role).update(batch)
+    def take(self, place: Place, seen: Sequence[Seen]) -> None:
+        """Add rows of a place, brought to the CPU, padding left out; each call of its module is a Space of its own."""
+        calls: dict[int, list[VectorBatch]] = {}
+        for look in seen:
+            if look.event is not None:
+                look.event.synchronize()
+            rows, numbers, valid = look.sample
+            batch = VectorBatch(rows.cpu(), numbers.cpu(), source=place.name)
+            calls.setdefault(look.call, []).append(batch if valid is None else batch.take(valid.cpu()))
+        for call, batches in calls.items():
+            joined = VectorBatch.concat(batches)
+            if place.role in PARTS:
+                self._sums[place.role] = joined.rows
+            if place.role in ROLES:
+                self._course(place.name if call == 0 else f"{place.name}#{call}", place.role).update(joined)
 
-    def examine(self, batch: VectorBatch, state: TableState, provenance: Mapping[str, Any]) -> None:
-        """Judge the embedding table in full."""
+    def examine(self, batch: VectorBatch, rows: int, provenance: Mapping[str, Any]) -> None:
+        """Judge the embedding table, which has so many rows, of which these were taken."""
         course = self._courses[TABLE]
         course.update(batch)
-        whole = len(state.norms)
-        notes = [] if len(batch) == whole else [f"{len(batch):,} of {whole:,} rows were examined, chosen by hash."]
+        notes = [] if len(batch) == rows else [f"{len(batch):,} of {rows:,} rows were examined, chosen by hash."]
         self._deliver(course.close(**provenance, fingerprint=self._fingerprint, notes=notes))
 
     def close_windows(
         self,
         state: TableState | None,
         decay: float | None,
-        steps: Sequence[tuple[int, Mapping[str, Any]]],
+        steps: Steps,
+        totals: Totals,
         provenance: Mapping[str, Any],
-        watched: Mapping[str, Any],
     ) -> None:
         """Close, measure, judge and deliver every open window."""
+        self._windows += 1
         table = self._attachment.table
         if state is not None and table is not None:
             self._courses[table.name].update(state.batch())
         for step, scalars in steps:
-            course = self._course(TRAINING, "training", kind="steps")
-            course.update(TrainingStep(step, {name: float(value) for name, value in scalars.items()}))
+            numbers = {name: float(value) for name, value in scalars.items()}
+            self._courses[TRAINING].update(TrainingStep(step, numbers))
         for place, course in list(self._courses.items()):
-            if place != TABLE:
-                self._deliver(course.close(**provenance, fingerprint=self._fingerprint))
-        self._deliver(self._watching(provenance, watched))
+            if place not in (TABLE, WATCHING):
+                more = self._embedding(state, decay) if course.role == "tokens" else ()
+                self._deliver(course.close(**provenance, fingerprint=self._fingerprint, more=more))
+        self._deliver(self._own.judge(totals, {**provenance, "fingerprint": self._fingerprint}))
 
-    def _watching(self, provenance: Mapping[str, Any], watched: Mapping[str, Any]) -> Judgement:
-        """Judge how watching itself goes."""
-        errors = self._boundary.errors
-        since = {key: count - self._known_errors.get(key, 0) for key, count in errors.items()}
-        self._known_errors = errors
-        totals = {name: watched[name] for name in self._known_totals}
-        fresh = {name: total - self._known_totals[name] for name, total in totals.items()}
-        self._known_totals = totals
-        blind: Mapping[str, str] = watched["blind"]
-        report = Watched(
-            self._attachment.expected, blind, watched["overhead"], every=watched["every"], errors=since, **fresh
+    def _embedding(self, state: TableState | None, decay: float | None) -> Sequence[Measurement]:
+        """Measure what is summed before the first layer, and whether the table decays."""
+        parts = InputParts(
+            self._sums.get("token", torch.zeros(0, self.dimension)),
+            self._sums.get("position"),
+            decay,
+            entering=self._sums.get("embedding"),
+            table=None if state is None else state.scale(self.dimension),
         )
-        measurements, exhibits = Watching().examine(report)
-        causes: dict[str, list[str]] = {}
-        for place, cause in blind.items():
-            causes.setdefault(cause, []).append(place)
-        course = self._course(WATCHING, "watching")
-        snapshot = Snapshot(
-            course.space,
-            tuple(measurements),
-            Provenance(
-                time=provenance["ended"],
-                rows=report.expected,
-                step=provenance["step"],
-                coverage=provenance["coverage"],
-                fingerprint=self._fingerprint,
-                notes=tuple(f"{_listed(places)}: {cause}." for cause, places in causes.items()),
-                role="watching",
-            ),
-        )
-        return course.publish(snapshot, lambda names: exhibits)
+        found: list[Measurement] = []
+        with self._boundary.guard("diagnostic", EmbeddingScale.name):
+            found += EmbeddingScale().examine(parts)[0]
+        return found
 
     def _deliver(self, judgement: Judgement | None) -> None:
         if judgement is None:
             return
         for sink, _ in self._sinks:
-            if not self._boundary.is_off("sink", sink.name):
+            if not self._boundary.is_off("sink", sink.name) or self._windows % RETRY == 0:
                 with self._boundary.guard("sink", sink.name):
                     sink.write(judgement.snapshot, judgement.verdicts, judgement.exhibits)
                     self._boundary.recover("sink", sink.name)
@@ -179,11 +211,6 @@ class Courses:
             if ours:
                 with self._boundary.guard("sink", sink.name):
                     sink.close()
-
-
-def _listed(places: Sequence[str], most: int = 3) -> str:
-    more = f" and {len(places) - most} more" if len(places) > most else ""
-    return ", ".join(places[:most]) + more
 
 
 def _fingerprint(attachment: Attachment) -> str:

@@ -8,8 +8,8 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -17,9 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from embedwatch.batch import VectorBatch
 from embedwatch.core.boundary import Boundary, OnError
 from embedwatch.core.errors import UsageError
+from embedwatch.core.exhibit import Exhibit
 from embedwatch.core.sink import Sink
 from embedwatch.core.snapshot import Snapshot
 from embedwatch.core.verdict import Status, Verdict, worst
@@ -27,10 +27,12 @@ from embedwatch.courses import Courses
 from embedwatch.evaluator import CAPACITY, Evaluator
 from embedwatch.observe.attachment import Attachment
 from embedwatch.observe.budget import Budget
-from embedwatch.observe.observer import Seen
+from embedwatch.observe.modes import outside_modes
+from embedwatch.observe.observer import Observer
 from embedwatch.observe.optimizers import OptimizerWatch
 from embedwatch.observe.places import Place, Places, unwrapped
 from embedwatch.observe.pulse import Pulse
+from embedwatch.self_report import Totals
 from embedwatch.sinks import open_sinks
 
 __all__ = ["Monitor", "watch"]
@@ -39,7 +41,7 @@ log = logging.getLogger(__name__)
 
 CHUNK_LOOKS = 4
 """The evaluator gets the rows of so many looks at once: many small updates cost more than one."""
-SERVING_SECONDS = 15.0
+SERVING_SECONDS = 60.0
 """Outside training a window is open for at least so long."""
 IDLE_SECONDS = 60.0
 """Outside training a window that holds anything is closed after so long without a step."""
@@ -79,14 +81,14 @@ class Monitor:
         model: any module, also compiled, wrapped or shared between threads.
         name: label of the model; by default its class, or the name it was loaded by.
         places: names and globs of modules (`layers.*`), or a predicate over (name, module); found by itself otherwise.
-        every: one step in so many is looked at. It grows while watching costs more than `budget`.
+        every: one step in so many is looked at. This and `window` grow while watching costs more than `budget`.
         rows: the most rows of a place that are looked at in a step.
         window: steps after which a window is closed, measured and judged.
         only, skip: names of statistics, measurements or checks to keep, to leave out.
         sinks: where windows go: Sinks, or texts as in `--sink`: "jsonl:run.jsonl", "prometheus:9477". Those given as
             texts are closed at the end. By default findings go to Python's log.
         tokenizer: names tokens in exhibits; of transformers, or of tokenizers.
-        budget: the share of the model's time that watching may take.
+        budget: the share of the model's time that watching may take; `None` for no limit.
         seed: of samples.
         step: number of steps done before, when a training goes on.
         on_error: what happens to exceptions of ours.
@@ -108,7 +110,7 @@ class Monitor:
         skip: Sequence[str] = (),
         sinks: Iterable[Sink | str] = ("log",),
         tokenizer: Any = None,
-        budget: float = 0.01,
+        budget: float | None = 0.01,
         seed: int = 0,
         step: int = 0,
         on_error: OnError = "count",
@@ -121,15 +123,17 @@ class Monitor:
         self.name = name or _name(self.model)
         self.boundary = Boundary(on_error=on_error)
         self.pulse = Pulse(every=every, step=step, ticked=self._ticked)
-        self._window, self._budget = window, Budget(budget, every)
+        self._every, self._window, self._budget = every, window, Budget(budget)
         self._lock = threading.RLock()
-        self._scalars: list[tuple[int, dict[str, Scalar]]] = []
+        self._steps: list[tuple[int, dict[str, Scalar]]] = []
         self._given: dict[str, Scalar] = {}
-        self._ticks = 0
         self._tick_seconds = 0.0
+        self._full = False
+        self._looked = True
         self._flushed_step, self._flushed_at = step, time.time()
         self._began, self._windows = time.perf_counter(), 0
-        self._attachment = Attachment(self.model, places, self.pulse, self.boundary, rows=rows, seed=seed)
+        with outside_modes():
+            self._attachment = Attachment(self.model, places, self.pulse, self.boundary, rows=rows, seed=seed)
         self._courses = Courses(
             self.name,
             self._attachment,
@@ -142,6 +146,7 @@ class Monitor:
         self._optimizers = OptimizerWatch(self.model, lambda: self._tick("optimizer"))
         self._evaluator = Evaluator(self.boundary, idle=self._idle)
         self.detached = False
+        self._attachment.attach()
         _monitors[self.model] = self
         _alive.add(self)
         self._evaluator.put(self._courses.expect)
@@ -172,9 +177,11 @@ class Monitor:
         table = self._attachment.table
         if table is None or self.detached:
             return
-        with self.boundary.guard("monitor", "examine"):
-            batch, state = table.rows(), table.state(full=True)
-            self._put(lambda: self._courses.examine(batch, state, self._provenance()), _size(batch.rows), extra=True)
+        self._full = True
+        with outside_modes(), self.boundary.guard("monitor", "examine"):
+            batch = table.rows()
+            job = partial(self._courses.examine, batch, len(table.counts), self._provenance())
+            self._evaluator.put(job, size=_size(batch.rows), extra=True)
 
     def detach(self) -> None:
         """Judge what is open, take every hook away, and end. Calling it again does nothing.
@@ -221,6 +228,11 @@ class Monitor:
         return [verdict for judgement in self._courses.judgements().values() for verdict in judgement.verdicts]
 
     @property
+    def exhibits(self) -> dict[str, tuple[Exhibit, ...]]:
+        """What the last findings cite, by place."""
+        return {place: judgement.exhibits for place, judgement in self._courses.judgements().items()}
+
+    @property
     def findings(self) -> list[Verdict]:
         """Those that are not well: `warn` and `fail`, the gravest first."""
         found = [verdict for verdict in self.verdicts if verdict.status in ("warn", "fail")]
@@ -244,7 +256,7 @@ class Monitor:
     @property
     def seconds(self) -> float:
         """Processor time of all that was done so far, on all threads."""
-        return self._hook_seconds() + self._evaluator.seconds
+        return self._tick_seconds + sum(observer.seconds for observer in self._observers) + self._evaluator.seconds
 
     def blind(self) -> Mapping[str, str]:
         """Return the places that saw nothing yet, each with the likely cause."""
@@ -252,7 +264,7 @@ class Monitor:
 
     def memory(self) -> int:
         """Return the most bytes that watching holds: statistics of all places, rows that wait, what is remembered."""
-        rows = sum(observer.most_bytes(self._courses.dimension) for observer in self._attachment.observers)
+        rows = sum(observer.most_bytes(self._courses.dimension) for observer in self._observers)
         table = self._attachment.table
         return self._courses.memory() + rows + CAPACITY + (0 if table is None else table.memory())
 
@@ -270,18 +282,26 @@ class Monitor:
             self.pulse.tick(ticker, step)
 
     def _ticked(self) -> None:
-        """Do what is due after a step; on the thread that ended it."""
+        """Take note of a step; on the thread that ended it."""
+        if self.pulse.training:
+            self._record_step()
+        due = self._is_due()
+        if self._looked or due or self.pulse.paused:  # most steps are neither: nothing was seen
+            self._handle(due=due)
+        self._looked = self.pulse.armed
+
+    def _handle(self, *, due: bool) -> None:
+        """Hand on what a step has shown, and close the window where it is time."""
         began = time.thread_time()
-        with self._lock, self.boundary.guard("monitor", "tick"):
-            self._ticks += 1
-            if self.pulse.training:
-                self._record_step()
-                if self._attachment.table is not None:
-                    self._attachment.table.stepped()
+        with self._lock, outside_modes(), self.boundary.guard("monitor", "tick"):
+            if self.pulse.training and self._attachment.table is not None:
+                self._attachment.table.stepped()
             self._collect(CHUNK_LOOKS)
-            if self._is_due():
+            if due:
                 self._flush()
-            self._adapt()
+                self._adapt()
+            if not self.pulse.training:
+                self.pulse.paused = not self._budget.affords(**self._spent())
         self._tick_seconds += time.thread_time() - began
 
     def _record_step(self) -> None:
@@ -292,40 +312,49 @@ class Monitor:
         if self.pulse.step - self.pulse.first <= 1 and self._courses.chance is not None:
             scalars.setdefault("chance_loss", self._courses.chance)
         if scalars:
-            self._scalars.append((self.pulse.step, scalars))
+            self._steps.append((self.pulse.step, scalars))
 
     def _is_due(self) -> bool:
         steps = self.pulse.step - self._flushed_step
-        if not self._windows and steps > 0:
-            return True  # health at the start
-        longer = max(1, self.pulse.every // self._budget.every)
-        seconds = time.time() - self._flushed_at
-        return steps >= self._window * longer and (self.pulse.training or seconds >= SERVING_SECONDS)
+        if not self._windows:  # health at the start; who counts steps may still be about to speak in the first
+            return steps > (1 if self.pulse.ticker == "optimizer" else 0)
+        stretch, seconds = self._budget.stretch, time.time() - self._flushed_at
+        return steps >= self._window * stretch and (self.pulse.training or seconds >= SERVING_SECONDS * stretch)
 
     def _collect(self, looks: int) -> None:
         """Hand rows to the evaluator, of each place where those of so many looks wait; 0: where any do."""
-        for observer in [*self._attachment.observers, *self._attachment.unplaced]:
+        for observer in self._observers:
             if observer.waiting >= max(looks * observer.rows, 1):
                 seen = observer.collect()
                 size = sum(_size(look.sample.rows) for look in seen)
-                if not self._put(_Rows(self._courses, observer.place, seen), size):
+                if not self._evaluator.put(partial(self._courses.take, observer.place, seen), size=size):
                     observer.dropped += sum(len(look.sample.rows) for look in seen)
 
-    def _put(self, job: Callable[[], None], size: int = 0, *, extra: bool = False) -> bool:
-        return self._evaluator.put(job, size=size, extra=extra)
-
     def _flush(self) -> None:
-        with self._lock, self.boundary.guard("monitor", "flush"):
+        with self._lock, outside_modes(), self.boundary.guard("monitor", "flush"):
             self._attachment.renew()
             self._collect(0)
             table = self._attachment.table
-            state = None if table is None or not self.pulse.forwards else table.state()
+            state = None if table is None or not self.pulse.forwards else table.state(full=self._full)
             decay = None if table is None else self._decay(table.module.weight)
-            scalars, self._scalars = self._scalars, []
-            provenance, watched = self._provenance(), self._watched()
+            steps, self._steps = self._steps, []
+            close = partial(self._courses.close_windows, state, decay, steps, self._totals(), self._provenance())
+            self._evaluator.put(close, extra=not self._windows)  # the first window is part of the start
             self._flushed_step, self._flushed_at = self.pulse.step, time.time()
             self._windows += 1
-            self._put(lambda: self._courses.close_windows(state, decay, scalars, provenance, watched))
+            self._full = False
+
+    def _adapt(self) -> None:
+        """Keep to the budget. The ranks of one training must stay in step, so there nothing changes."""
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            return
+        self._budget.window_over(**self._spent())
+        self.pulse.every = self._every * self._budget.stretch
+
+    def _spent(self) -> dict[str, float]:
+        """Return our seconds, without what the start and examinations took, and those that the model was busy."""
+        busy = time.perf_counter() - self._began if self.pulse.training else self.pulse.busy
+        return {"ours": self.seconds - self._evaluator.extra_seconds, "busy": busy}
 
     def _decay(self, weight: Tensor) -> float | None:
         settings = self._optimizers.settings(weight)
@@ -333,33 +362,24 @@ class Monitor:
 
     def _provenance(self) -> dict[str, Any]:
         expected = self._attachment.expected
-        return {
-            "ended": time.time(),
-            "step": self.pulse.step,
-            "coverage": {"places_expected": expected, "places_seen": expected - len(self.blind())},
-        }
+        seen = expected - len(self.blind())
+        coverage = {"places_expected": expected, "places_seen": seen}
+        return {"ended": time.time(), "step": self.pulse.step, "coverage": coverage}
 
-    def _watched(self) -> dict[str, Any]:
-        return {
-            "blind": self.blind(),
-            "overhead": self.overhead,
-            "seconds": self.seconds,
-            "every": self.pulse.every,
-            "dropped": sum(o.dropped for o in [*self._attachment.observers, *self._attachment.unplaced]),
-            "reattached": self._attachment.reattached,
-        }
+    def _totals(self) -> Totals:
+        return Totals(
+            expected=self._attachment.expected,
+            blind=self.blind(),
+            overhead=self.overhead,
+            every=self.pulse.every,
+            seconds=self.seconds,
+            dropped=sum(observer.dropped for observer in self._observers),
+            reattached=self._attachment.reattached,
+        )
 
-    def _hook_seconds(self) -> float:
-        observers = [*self._attachment.observers, *self._attachment.unplaced]
-        return self._tick_seconds + sum(observer.seconds for observer in observers)
-
-    def _adapt(self) -> None:
-        """Keep to the budget. Ranks of one training must stay in step, so there the interval stays."""
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
-            return
-        ours = self._hook_seconds() + self._evaluator.seconds - self._evaluator.extra_seconds
-        busy = time.perf_counter() - self._began if self.pulse.training else self.pulse.busy
-        self.pulse.every = self._budget.interval(self.pulse.every, ticks=self._ticks, ours=ours, busy=busy)
+    @property
+    def _observers(self) -> list[Observer]:
+        return [*self._attachment.observers, *self._attachment.unplaced]
 
     def _idle(self) -> None:
         """Close a window that nobody will: in serving, when requests have stopped, or never came."""
@@ -367,27 +387,6 @@ class Monitor:
             waiting = any(observer.waiting for observer in self._attachment.observers)
             if waiting or not self._windows:
                 self._flush()
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """A job: rows of one place go into its open window."""
-
-    courses: Courses
-    place: Place
-    seen: Sequence[Seen]
-
-    def __call__(self) -> None:
-        """Bring the rows to the CPU, padding left out, and hand them on, each call of the module apart."""
-        calls: dict[int, list[VectorBatch]] = {}
-        for look in self.seen:
-            if look.event is not None:
-                look.event.synchronize()
-            rows, numbers, valid = look.sample
-            batch = VectorBatch(rows.cpu(), numbers.cpu(), source=self.place.name)
-            calls.setdefault(look.call, []).append(batch if valid is None else batch.take(valid.cpu()))
-        for call, batches in calls.items():
-            self.courses.update(self.place, call, VectorBatch.concat(batches))
 
 
 def _size(tensor: Tensor) -> int:
@@ -398,13 +397,13 @@ def _kept(value: Scalar) -> Scalar:
     return value.detach().clone() if isinstance(value, Tensor) else value
 
 
-def _check(model: object, *, every: int, rows: int, window: int, budget: float) -> None:
+def _check(model: object, *, every: int, rows: int, window: int, budget: float | None) -> None:
     if not isinstance(model, nn.Module):
         raise UsageError(f"`model` must be a torch module, got {type(model).__name__}; pass the model itself")
     for name, value in (("every", every), ("rows", rows), ("window", window)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise UsageError(f"`{name}` must be a whole number of at least 1, got {value!r}; 10, 256 and 100 are usual")
-    if not 0 < budget <= 1:
+    if budget is not None and not 0 < budget <= 1:
         raise UsageError(f"`budget` must be above 0 and at most 1, got {budget!r}; 0.01 is one percent")
 
 

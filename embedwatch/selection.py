@@ -99,7 +99,7 @@ def _metrics(
     """Return the measurements that some names stand for."""
     every = {metric.name for statistic in statistics.values() for metric in statistic.metrics}
     others = registered(Statistic).values()  # of other kinds of batches: known, and nothing here
-    known = [*(other.name for other in others), *(m.name for other in others for m in other.metrics), *checks]
+    known = [*(o.name for o in others), *(metric.name for o in others for metric in o.metrics), *registered(Check)]
     found: set[str] = set()
     for name in names:
         if name not in known:

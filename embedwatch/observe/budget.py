@@ -2,49 +2,59 @@
 
 from __future__ import annotations
 
+import math
+
 __all__ = ["Budget"]
 
-TICKS = 50
-"""So many steps at least are looked at before the interval changes."""
 SLACK = 4
-"""The interval shrinks again when less than one part in so many of the budget is spent."""
-MOST = 4096
-"""The interval grows to so many times what was asked for at most."""
+"""It is watched more closely again when less than one part in so many of the budget is spent."""
+MOST_STRETCH = 4096
+"""Intervals grow to so many times what was asked for at most."""
+CREDIT = 0.1
+"""Seconds that serving may spend before it has earned them."""
 
 
 class Budget:
-    """Doubles the sampling interval when watching costs more than its share, and halves it when it costs far less.
+    """Watches less often where watching costs more than its share: intervals and windows stretch by powers of two.
+
+    The cost of one window decides how the next ones are watched; what the start costs, once, does not count.
 
     Args:
-        share: of the rest of the time, 0.01 for one percent.
-        every: the interval that was asked for.
+        share: of the rest of the time, 0.01 for one percent; `None` for no limit.
 
     Example:
-        >>> budget = Budget(0.01, 10)
-        >>> budget.interval(10, ticks=100, ours=0.0, busy=0.0), budget.interval(10, ticks=200, ours=2.0, busy=10.0)
-        (10, 20)
+        >>> budget = Budget(0.01)
+        >>> budget.window_over(ours=0.1, busy=0.2)  # the start
+        >>> budget.window_over(ours=0.4, busy=10.5)
+        >>> budget.overhead, budget.stretch
+        (0.03, 4)
     """
 
-    def __init__(self, share: float, every: int) -> None:
-        self.share, self.every = share, every
+    def __init__(self, share: float | None) -> None:
+        self.share = share
+        self.stretch = 1
+        """How many times longer intervals and windows are than was asked for."""
         self.overhead: float | None = None
-        """What watching took of the rest of the time, the last time it was looked at."""
-        self._ticks, self._ours, self._busy = 0, 0.0, 0.0
-        self._began = False
+        """What watching took of the rest of the time, in the last window."""
+        self._ours, self._busy = 0.0, 0.0
+        self._started = False
 
-    def interval(self, every: int, *, ticks: int, ours: float, busy: float) -> int:
-        """Return the interval to go on with, from totals of steps, of our seconds and of all busy seconds."""
-        if self._began and ticks - self._ticks < TICKS:
-            return every
-        rest = (busy - self._busy) - (ours - self._ours)
-        spent = ours - self._ours
-        begun, self._began = self._began, True
-        self._ticks, self._ours, self._busy = ticks, ours, busy
-        if not begun or rest <= 0:
-            return every
+    def window_over(self, *, ours: float, busy: float) -> None:
+        """Settle the stretch, from totals of our seconds and of all busy seconds so far."""
+        spent, rest = ours - self._ours, (busy - self._busy) - (ours - self._ours)
+        self._ours, self._busy = ours, busy
+        started, self._started = self._started, True
+        if rest <= 0 or not started:
+            return
         self.overhead = spent / rest
+        if self.share is None:
+            return
         if self.overhead > self.share:
-            return min(every * 2, self.every * MOST)
-        if self.overhead < self.share / SLACK:
-            return max(every // 2, self.every)
-        return every
+            doublings = math.ceil(math.log2(self.overhead / self.share))
+            self.stretch = min(self.stretch * 2**doublings, MOST_STRETCH)
+        elif self.overhead < self.share / SLACK:
+            self.stretch = max(self.stretch // 2, 1)
+
+    def affords(self, *, ours: float, busy: float) -> bool:
+        """Return whether more may be spent now, beside a model that serves."""
+        return self.share is None or ours <= CREDIT + self.share * (busy - ours)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 
 from embedwatch.batch import TokenBatch, VectorBatch
 from embedwatch.hashing import hash_integers
+from embedwatch.observe.modes import outside_modes
 from embedwatch.observe.pulse import Pulse
 
 __all__ = ["TableState", "TableWatch"]
@@ -40,6 +42,10 @@ class TableState:
     moved: Tensor
     by: Tensor
 
+    def scale(self, dimension: int) -> float:
+        """Return the root mean square entry of the rows."""
+        return float(self.norms.double().square().mean().cpu() / dimension) ** 0.5
+
     def batch(self) -> TokenBatch:
         """Return one record for each token, on the CPU."""
         norms, counts, drift, moved, by = (
@@ -66,12 +72,14 @@ class TableWatch:
     def __init__(self, name: str, module: nn.Embedding, pulse: Pulse, *, seed: int = 0) -> None:
         self.name, self.module = name, module
         self._pulse, self._seed = pulse, seed
+        self._lock = threading.Lock()  # of the counts: threads may serve the same model
         self.start()
 
+    @outside_modes()
     def start(self) -> None:
         """Forget everything, and remember the table as it is now."""
         weight = self._weight()
-        order = hash_integers(torch.arange(len(weight)), self._seed)
+        order = hash_integers(torch.arange(len(weight), device="cpu"), self._seed)
         self._order = order.argsort()  # a sample of n rows is the first n
         self._panel = self._order[:PANEL].sort().values.to(weight.device)
         self._origin = weight[self._panel].clone()
@@ -96,12 +104,13 @@ class TableWatch:
         ids = tokens.reshape(-1)
         if self.replaced:
             return
-        self.counts = self.counts.to(ids.device)
         real = torch.ones_like(ids) if valid is None or valid.shape != tokens.shape else valid.reshape(-1).long()
-        self.counts.index_add_(0, ids.long(), real)
-        if self._before is None or self._before[0] != self._pulse.step:
-            chosen = ids[:: max(1, len(ids) // FOLLOWED)][:FOLLOWED]
-            self._before = (self._pulse.step, chosen, self._weight()[chosen].clone())
+        with self._lock:
+            self.counts = self.counts.to(ids.device)
+            self.counts.index_add_(0, ids.long(), real)
+            if self._before is None or self._before[0] != self._pulse.step:
+                chosen = ids[:: max(1, len(ids) // FOLLOWED)][:FOLLOWED]
+                self._before = (self._pulse.step, chosen, self._weight()[chosen].clone())
 
     def stepped(self) -> None:
         """Compare the rows that were remembered with what a step made of them."""
