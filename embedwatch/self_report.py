@@ -71,6 +71,7 @@ class SelfReport:
             dropped=totals.dropped - before.dropped,
             reattached=totals.reattached - before.reattached,
             errors={**self._parts, **since},
+            off=self._boundary.off,
         )
         more = {name: value for name, value in provenance.items() if name != "ended"}
         notes = tuple(_sentences(totals.blind))

@@ -12,12 +12,13 @@ NAMED = 3
 
 
 class OwnErrors(Check):
-    """No part of embedwatch raised an exception since the last window."""
+    """No part of embedwatch raised an exception since the last window, or is switched off after many."""
 
     name = "own_errors"
     title = "errors of embedwatch"
-    reads = ("watch_seconds_total",)
+    reads = ("watch_seconds_total", "parts_off")
     limit = Limit(warn=1)
+    exhibits = ("parts_off",)
     meaning = "A part of embedwatch failed; the model was not touched, and the other parts went on."
     impact = "What that part would have measured, judged or delivered is missing."
     diagnosis = "The log has the traceback of the first failure of each part."
@@ -33,12 +34,15 @@ class OwnErrors(Check):
         }
         failed = [f"{name} ({count:,.0f})" for name, count in counts.items() if count]
         more = f" and {len(failed) - NAMED} more" if len(failed) > NAMED else ""
-        measured = snapshot.number(self.reads[0]) is not None
+        off = snapshot.number("parts_off")
+        words = [f"Failed: {', '.join(failed[:NAMED])}{more}."] if failed else []
+        words += [f"{off:,.0f} parts failed so often that they are off."] if off else []
         return Evidence(
-            sum(counts.values()) if measured else None,
+            None if off is None else sum(counts.values()) + off,
             self.limit,
             snapshot.provenance.rows,
-            f"Failed: {', '.join(failed[:NAMED])}{more}." if failed else "",
+            " ".join(words),
             measurement="errors_total",
             unit="errors",
+            exhibits=self.exhibits,
         )

@@ -49,6 +49,12 @@ class Boundary:
         """Return whether this item failed so often in a row that it should not be tried again."""
         return self._streak[stage, name] >= self.patience
 
+    @property
+    def off(self) -> list[tuple[str, str]]:
+        """What counts as off, by (stage, name)."""
+        with self._lock:
+            return [key for key, streak in self._streak.items() if streak >= self.patience]
+
     def recover(self, stage: str, name: str) -> None:
         """Forget the failures in a row of an item that did its whole work again."""
         with self._lock:

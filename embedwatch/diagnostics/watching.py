@@ -21,6 +21,7 @@ DROPPED = Metric("rows_dropped_total", "Rows left out because the evaluator was 
 REATTACHED = Metric(
     "places_reattached_total", "Modules that were replaced, and are watched again.", "places", "counter", headline=False
 )
+OFF = Metric("parts_off", "Parts of embedwatch that failed so often that they are switched off.", "parts", healthy="0")
 ERRORS = Metric("errors_total", "Exceptions of ours, by where they ended.", "errors", "counter", "0", ("stage", "name"))
 
 
@@ -35,6 +36,7 @@ class Watched:
         seconds, dropped, reattached: since the last time.
         every: one step in so many is looked at.
         errors: (stage, name) to the number of exceptions since the last time.
+        off: (stage, name) of what is switched off.
     """
 
     expected: int
@@ -45,6 +47,7 @@ class Watched:
     dropped: int = 0
     reattached: int = 0
     errors: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    off: Sequence[tuple[str, str]] = ()
 
 
 class Watching(Diagnostic):
@@ -53,7 +56,7 @@ class Watching(Diagnostic):
     name = "watching"
     title = "watching"
     examines = "watching"
-    metrics = (EXPECTED, SEEN, OVERHEAD, SECONDS, INTERVAL, DROPPED, REATTACHED, ERRORS)
+    metrics = (EXPECTED, SEEN, OVERHEAD, SECONDS, INTERVAL, DROPPED, REATTACHED, OFF, ERRORS)
 
     def examine(self, subject: Any) -> tuple[Sequence[Measurement], Sequence[Exhibit]]:
         """Return the measurements of a `Watched`, and the blind places as a table."""
@@ -66,12 +69,20 @@ class Watching(Diagnostic):
             INTERVAL.measure(watched.every),
             DROPPED.measure(watched.dropped),
             REATTACHED.measure(watched.reattached),
+            OFF.measure(len(watched.off)),
             *(ERRORS.measure(count, stage=stage, name=name) for (stage, name), count in watched.errors.items()),
         ]
         table = Exhibit.build(
             "blind_places", "table", "Places that saw nothing.", ("place", "cause"), watched.blind.items()
         )
-        return measurements, [table]
+        off = Exhibit.build(
+            "parts_off",
+            "table",
+            "Parts of embedwatch that are switched off.",
+            ("part", "stage"),
+            ((name, stage) for stage, name in watched.off),
+        )
+        return measurements, [table, off]
 
     @classmethod
     def examples(cls) -> Iterable[Watched]:
