@@ -38,8 +38,11 @@ if TYPE_CHECKING:
         UsageError,
         Verdict,
     )
+    from embedwatch.interventions import renormalize_tokens
     from embedwatch.judging import Judge
     from embedwatch.loading import Subject, load_subject
+    from embedwatch.monitor import Monitor, watch
+    from embedwatch.recording import Recording, read_recording
     from embedwatch.sources import open_source
     from embedwatch.window import Window, Windows
 
@@ -71,8 +74,11 @@ _HOMES = {
         "UsageError",
         "Verdict",
     ),
+    "embedwatch.interventions": ("renormalize_tokens",),
     "embedwatch.judging": ("Judge",),
     "embedwatch.loading": ("Subject", "load_subject"),
+    "embedwatch.monitor": ("Monitor", "watch"),
+    "embedwatch.recording": ("Recording", "read_recording"),
     "embedwatch.sources": ("open_source",),
     "embedwatch.window": ("Window", "Windows"),
 }
@@ -95,8 +101,10 @@ __all__ = [
     "MergeError",
     "Metric",
     "MissingExtraError",
+    "Monitor",
     "PairBatch",
     "Provenance",
+    "Recording",
     "RegistrationError",
     "Sink",
     "Snapshot",
@@ -116,6 +124,9 @@ __all__ = [
     "audit",
     "load_subject",
     "open_source",
+    "read_recording",
+    "renormalize_tokens",
+    "watch",
 ]
 
 

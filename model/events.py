@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -64,6 +65,9 @@ class Callback(Protocol):
 
     def on_validation(self, trainer: Trainer, record: ValidationRecord) -> None:
         """After each validation."""
+
+    def on_checkpoint(self, trainer: Trainer, path: Path) -> None:
+        """After each checkpoint; one of a validation comes before that is told."""
 
     def on_end(self, trainer: Trainer, outcome: Outcome) -> None:
         """After the last checkpoint."""

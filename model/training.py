@@ -209,6 +209,7 @@ class Trainer:
         )
         self._saved = self.progress.step
         publish(path, self.run)
+        self._tell("on_checkpoint", path)
 
     def _chosen(self, run: Path) -> Path:
         """Return the checkpoint whose weights are handed on: the newest, or the best where it was stopped early."""

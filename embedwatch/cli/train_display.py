@@ -1,31 +1,76 @@
-"""What a person sees of a training: a live line on a terminal, plain lines elsewhere. Loads no torch."""
+"""What a person sees of a training: a live line on a terminal, plain lines elsewhere, and findings. Loads no torch."""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from embedwatch.core.changes import Changes
+from embedwatch.core.exhibit import Exhibit
+from embedwatch.core.sink import Sink
+from embedwatch.core.snapshot import Snapshot
+from embedwatch.core.verdict import Verdict
+from embedwatch.sinks.console import judged_line, print_lines
+
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import Console as Terminal
 
     from embedwatch_model.events import Outcome, StepRecord, ValidationRecord
     from embedwatch_model.training import Trainer
 
-__all__ = ["Bar", "Lines"]
+__all__ = ["Bar", "Findings", "Lines"]
 
 RECENT = 20
 """Steps over which loss and speed are averaged."""
 
 
-class _Recent:
-    """Remembers the last steps and the last validation."""
+Overhead = Callable[[], "float | None"]
+"""Returns the share of the training's time that watching takes; `None` where it is not known, or nobody watches."""
 
-    def __init__(self) -> None:
+
+class Findings(Sink, register=False):
+    """Prints a verdict when it becomes `warn` or `fail`, and when it recovers; nothing while it stays.
+
+    Args:
+        terminal: where to print; a bar that is shown there stays below.
+        quiet: leave out recoveries.
+    """
+
+    name = "findings"
+
+    def __init__(self, terminal: Terminal, *, quiet: bool = False) -> None:
+        self._terminal, self._quiet = terminal, quiet
+        self._changes = Changes()
+
+    def write(self, snapshot: Snapshot, verdicts: Sequence[Verdict], exhibits: Sequence[Exhibit] = ()) -> None:
+        """Print what has changed."""
+        changed = self._changes.among(verdicts)
+        self._changes.note(verdicts)
+        by_name = {exhibit.name: exhibit for exhibit in exhibits}
+        step = snapshot.provenance.step
+        where = snapshot.space.place + ("" if step is None else f" at step {step:,}")
+        lines = [judged_line(verdict, by_name) for verdict in changed if not (self._quiet and verdict.status == "ok")]
+        print_lines(self._terminal, [replace(line, note=f"{line.note}  {where}".strip()) for line in lines])
+
+
+class _Recent:
+    """Remembers the last steps and the last validation.
+
+    Args:
+        overhead: what watching costs.
+    """
+
+    def __init__(self, *, overhead: Overhead = lambda: None) -> None:
         self.steps: deque[StepRecord] = deque(maxlen=RECENT)
         self.validation: ValidationRecord | None = None
+        self.overhead = overhead
 
     def on_start(self, trainer: Trainer) -> None:
         """Nothing yet."""
@@ -38,17 +83,22 @@ class _Recent:
         """Remember the validation."""
         self.validation = record
 
+    def on_checkpoint(self, trainer: Trainer, path: Path) -> None:
+        """Nothing to see."""
+
     def on_end(self, trainer: Trainer, outcome: Outcome) -> None:
         """Nothing more."""
 
     def words(self) -> str:
-        """Return loss, validation, rate and speed."""
+        """Return loss, validation, rate, speed, and what watching costs."""
         if not self.steps:
             return ""
         loss = sum(record.loss for record in self.steps) / len(self.steps)
         speed = sum(record.tokens for record in self.steps) / max(sum(record.seconds for record in self.steps), 1e-9)
         validation = "" if self.validation is None else f"  val {self.validation.loss:.2f}"
-        return f"loss {loss:.2f}{validation}  lr {self.steps[-1].rate:.1e}  {_short(speed)} tok/s"
+        share = self.overhead()
+        cost = "" if share is None else f"  embedwatch {share:.1%}".replace("%", " %")
+        return f"loss {loss:.2f}{validation}  lr {self.steps[-1].rate:.1e}  {_short(speed)} tok/s{cost}"
 
 
 class Bar(_Recent):
@@ -56,10 +106,11 @@ class Bar(_Recent):
 
     Args:
         terminal: where it is drawn.
+        overhead: what watching costs.
     """
 
-    def __init__(self, terminal: Terminal) -> None:
-        super().__init__()
+    def __init__(self, terminal: Terminal, *, overhead: Overhead = lambda: None) -> None:
+        super().__init__(overhead=overhead)
         self.bar = Progress(
             TextColumn("step {task.completed:,.0f}"),
             BarColumn(bar_width=12),

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from embedwatch.core.changes import Changes
 from embedwatch.core.exhibit import Exhibit
 from embedwatch.core.sink import Sink
-from embedwatch.core.snapshot import Snapshot, Space
-from embedwatch.core.verdict import Status, Verdict
+from embedwatch.core.snapshot import Snapshot
+from embedwatch.core.verdict import Verdict
 
 log = logging.getLogger("embedwatch")
 LEVELS = {"warn": logging.WARNING, "fail": logging.ERROR}
@@ -21,21 +22,18 @@ class Log(Sink):
     title = "log"
 
     def __init__(self) -> None:
-        self._known: dict[tuple[Space, str], Status] = {}
+        self._changes = Changes()
 
     def write(self, snapshot: Snapshot, verdicts: Sequence[Verdict], exhibits: Sequence[Exhibit] = ()) -> None:
         """Log what has changed."""
         del exhibits
         step = "" if snapshot.provenance.step is None else f" at step {snapshot.provenance.step:,}"
-        for verdict in verdicts:
-            key = (verdict.space, verdict.check)
-            before, self._known[key] = self._known.get(key, "ok"), verdict.status
-            if verdict.status == before or verdict.status == "unknown":
-                self._known[key] = before  # not enough data is no news
-            elif verdict.status in LEVELS:
+        for verdict in self._changes.among(verdicts):
+            if verdict.status in LEVELS:
                 log.log(LEVELS[verdict.status], "%s", f"{verdict.space}{step}: {described(verdict)}")
             else:
                 log.info("%s", f"{verdict.space}{step}: ok: {verdict.title} has recovered")
+        self._changes.note(verdicts)
 
 
 def described(verdict: Verdict) -> str:

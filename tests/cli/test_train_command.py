@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -12,8 +14,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from rich.console import Console as Terminal
 
 from embedwatch.cli import main
+from embedwatch.cli.train_display import Bar, Findings
+from embedwatch.core.snapshot import Provenance, Snapshot, Space
+from embedwatch.core.verdict import Evidence, Limit, Status, Verdict
+from embedwatch_model.events import Progress, StepRecord
 from tests.model import training as tiny
 
 FAST = ("--size", "1", "--vocabulary", "280", "--length", "16", "--batch", "4")
@@ -132,6 +139,146 @@ def test_sigint_ends_cleanly_and_the_run_goes_on(tmp_path: Path) -> None:
     done = json.loads(printed)
     assert done["reason"] == "interrupted"
     assert (out / "checkpoints" / f"step-{done['step']:08d}").is_dir()
+
+
+class TestWatching:
+    def test_it_is_watched_recorded_and_the_same_to_the_bit_as_without(self, tmp_path: Path) -> None:
+        path, out, other = tiny.corpus(tmp_path), tmp_path / "run", tmp_path / "other"
+        done = result(path, "--out", out, *FAST, "--steps", 30)
+        assert done["recording"] == str(out / "embedwatch.jsonl")
+        assert isinstance(done["findings"], list)
+        alone = result(path, "--out", other, *FAST, "--steps", 30, "--no-watch")
+        assert (alone["recording"], alone["findings"], alone["overhead"]) == (None, None, None)
+        assert not (other / "embedwatch.jsonl").exists()
+        assert (out / "model.safetensors").read_bytes() == (other / "model.safetensors").read_bytes()
+        shown = CliRunner().invoke(main, ["show", str(out), "--json", "--fail-on", "never"])
+        assert shown.exit_code == 0
+        assert "token_table" in shown.stdout
+
+    def test_it_goes_on_beside_its_recording(self, tmp_path: Path) -> None:
+        path, out = tiny.corpus(tmp_path), tmp_path / "run"
+        result(path, "--out", out, *FAST, "--steps", 12)
+        lines = (out / "embedwatch.jsonl").read_text(encoding="utf-8").count("\n")
+        assert result(path, "--out", out, *FAST, "--steps", 12)["from_step"] == 12
+        assert (out / "embedwatch.jsonl").read_text(encoding="utf-8").count("\n") > lines
+        assert result(path, "--out", out, *FAST, "--steps", 12, "--no-watch")["from_step"] == 12
+
+    def test_findings_are_told_when_they_come_with_numbers_and_remedy(self, tmp_path: Path) -> None:
+        arguments = (tiny.corpus(tmp_path), "--out", tmp_path / "run", *FAST, "--steps", 4, "--lr", 3, "--warmup", 1)
+        done = run(*arguments)
+        assert done.exit_code == 0
+        found = [line for line in done.stderr.splitlines() if line.startswith("  fail    movement of rows in one step")]
+        assert len(found) == 1
+        assert "healthy < 0.08" in found[0]
+        assert found[0].endswith("embedding.tokens.weight at step 1")
+        assert "→ Lower the learning rate" in done.stderr
+        finished, concluded = done.stdout.splitlines()
+        assert finished.startswith("finished at step 4")
+        assert " in " in concluded
+        assert concluded.endswith(f"embedwatch show {tmp_path / 'run'}")
+
+    def test_quiet_tells_only_what_is_wrong(self, tmp_path: Path) -> None:
+        path = tiny.corpus(tmp_path)
+        arguments = ("--out", tmp_path / "run", *FAST, "--steps", 4, "--lr", 3, "--warmup", 1, "-q")
+        told = run(path, *arguments).stderr
+        assert told.startswith("  fail    movement of rows")
+        assert "step 4 of 4" not in told
+        assert "  ok  " not in told
+
+    def test_machines_get_the_findings_at_the_end_and_no_lines(self, tmp_path: Path) -> None:
+        arguments = (tiny.corpus(tmp_path), "--out", tmp_path / "run", *FAST, "--steps", 4, "--lr", 3, "--warmup", 1)
+        done = run(*arguments, "--json", "-q")
+        assert done.stderr == ""
+        findings = {finding["check"]: finding for finding in json.loads(done.stdout)["findings"]}
+        assert findings["token_updates"]["status"] in ("warn", "fail")
+        assert findings["token_updates"]["space"]["model"] == "run"
+        assert findings["token_updates"]["remedy"]
+
+    def test_a_run_that_fails_is_judged_to_its_end(self, tmp_path: Path) -> None:
+        options = ("--out", tmp_path / "run", *FAST, "--steps", 60, "--lr", 1e30, "--warmup", 1, "--clip", 1e30)
+        done = run(tiny.corpus(tmp_path), *options)
+        assert done.exit_code == 2
+        assert "`rate` must keep gradients finite" in done.stderr
+        last = json.loads((tmp_path / "run" / "embedwatch.jsonl").read_text(encoding="utf-8").splitlines()[-1])
+        assert last["snapshot"]["provenance"]["step"] >= 20
+
+    def test_other_sinks_get_the_same(self, tmp_path: Path) -> None:
+        copy = tmp_path / "copy.jsonl"
+        sinks = ("--sink", f"jsonl:{copy}", "--sink", "memory")
+        result(tiny.corpus(tmp_path), "--out", tmp_path / "run", *FAST, "--steps", 3, *sinks)
+        assert copy.read_text(encoding="utf-8") == (tmp_path / "run" / "embedwatch.jsonl").read_text(encoding="utf-8")
+
+    def test_windows_and_looks_are_as_asked(self, tmp_path: Path) -> None:
+        asked = ("--watch-window", 2, "--watch-every", 1)
+        result(tiny.corpus(tmp_path), "--out", tmp_path / "run", *FAST, "--steps", 3, *asked)
+        lines = (tmp_path / "run" / "embedwatch.jsonl").read_text(encoding="utf-8").splitlines()
+        steps = [json.loads(line)["snapshot"] for line in lines]
+        closed = [each["provenance"]["step"] for each in steps if each["space"]["place"] == "training"]
+        assert closed == [1, 3]
+
+    @pytest.mark.parametrize(
+        ("options", "words"),
+        [
+            (("--sink", "carrier_pigeon"), 'no sink "carrier_pigeon"'),
+            (("--sink", "jsonl"), "sink 'jsonl' must be written jsonl:PATH"),
+            (("--no-watch", "--sink", "memory"), "`no_watch` must stand without --sink, got both"),
+            (("--no-watch", "--watch-every", "3"), "`no_watch` must stand without --watch-every, got both"),
+            (("--watch-window", "0"), "'--watch-window': 0 is not in the range"),
+        ],
+    )
+    def test_misuse_is_refused_before_anything_is_made(
+        self, options: tuple[str, ...], words: str, tmp_path: Path
+    ) -> None:
+        done = run(tiny.corpus(tmp_path), "--out", tmp_path / "run", *FAST, *options)
+        assert done.exit_code == 2
+        assert words in done.stderr
+        assert done.stderr.count("\n") == 1
+        assert not (tmp_path / "run").exists()
+
+
+class TestDisplay:
+    """What a person sees, on a terminal that keeps what is drawn."""
+
+    @pytest.fixture
+    def terminal(self) -> Terminal:
+        return Terminal(file=io.StringIO(), force_terminal=True, width=120, color_system=None)
+
+    def judged(self, status: Status, *, step: int) -> tuple[Snapshot, list[Verdict]]:
+        space = Space("run", "layers.3")
+        limit = Limit(warn=1.0)
+        verdict = Verdict(
+            "zero_rows", "zero rows", space, status, Evidence(7.0, limit), 1.0, "7 of 9 are zero.", "Bad.", "Look."
+        )
+        return Snapshot(space, (), Provenance(0.0, 9, step=step)), [verdict]
+
+    def text(self, terminal: Terminal) -> str:
+        assert isinstance(terminal.file, io.StringIO)
+        return terminal.file.getvalue()
+
+    def test_a_finding_stands_above_the_bar_which_says_what_watching_costs(self, terminal: Terminal) -> None:
+        class Running:
+            settings = type("Settings", (), {"schedule": type("Schedule", (), {"steps": 100})})
+            progress = Progress(step=40)
+
+        trainer: Any = Running()
+        with Bar(terminal, overhead=lambda: 0.0042) as bar:
+            bar.on_start(trainer)
+            bar.on_step(trainer, StepRecord(41, 3.12, 2.1e-4, 1.0, False, 100, 0.1))
+            Findings(terminal).write(*self.judged("warn", step=1200))
+            bar.bar.refresh()
+            drawn = self.text(terminal)
+        above, below = drawn.rindex("→ Look."), drawn.rindex("embedwatch 0.4 %")
+        assert "  warn    zero rows  7  healthy < 1  layers.3 at step 1,200\n" in drawn
+        assert "          7 of 9 are zero.\n" in drawn
+        assert above < below
+
+    @pytest.mark.parametrize(("quiet", "told"), [(False, ["warn", "fail", "ok"]), (True, ["warn", "fail"])])
+    def test_only_changes_are_told(self, quiet: bool, told: list[str], terminal: Terminal) -> None:
+        findings = Findings(terminal, quiet=quiet)
+        course: tuple[Status, ...] = ("ok", "warn", "warn", "unknown", "fail", "ok", "ok")
+        for step, status in enumerate(course):
+            findings.write(*self.judged(status, step=step))
+        assert re.findall(r"^  (\w+)", self.text(terminal), flags=re.M) == told
 
 
 def test_help_loads_no_torch() -> None:

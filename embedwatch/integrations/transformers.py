@@ -1,0 +1,168 @@
+"""Watches a training by the Trainer of transformers, and by those made of it, such as that of sentence-transformers."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from transformers import TrainerCallback
+
+from embedwatch.core.snapshot import Provenance, Snapshot
+from embedwatch.integrations.training_watch import TrainingWatch
+
+if TYPE_CHECKING:
+    from embedwatch.monitor import Monitor
+
+__all__ = ["EmbedwatchCallback"]
+
+RECORDING = "embedwatch.jsonl"
+HEADLINES = ("norm_mean", "effective_rank_ratio", "watch_overhead_ratio")
+"""What is logged of each place that has it."""
+OF_TABLES = ("table", "tokens")
+"""Roles of places of which every headline is logged."""
+VALIDATION = re.compile(r"eval_(\w+_)?loss")
+ENDED = "train_runtime"
+"""What the Trainer logs at its end, before it may put the best weights in place of the last."""
+
+
+class EmbedwatchCallback(TrainerCallback):  # type: ignore[misc]
+    """Watches the model of a `transformers.Trainer` from the first step to the end.
+
+    Steps, learning rate and number of sequences are handed on at each step, and nothing waits for the device: the loss
+    and the norm of the gradient come when the Trainer logs them (the loss then is the mean since the log before), that
+    of a validation after it. At each checkpoint the embedding table is examined in full. A training that is resumed
+    counts its steps on. The `processing_class` names tokens.
+
+    What is found is added to what the Trainer logs, once for each closed window: `embedwatch/PLACE/METRIC` for
+    `norm_mean` and `effective_rank_ratio` of each place, the headline metrics of the embedding table, and
+    `watch_overhead_ratio`; `embedwatch/warn` and `embedwatch/fail` count the findings, `embedwatch/renormalized` the
+    rows that were scaled. A Trainer tells its reporters (TensorBoard, W&B) before the callbacks that it is given: they
+    see this only after `add_to(trainer)`, which puts the callback first; `trainer.state.log_history` has it always.
+
+    Each process watches its own model; only the first has sinks. By default findings go to Python's log, and all
+    windows to `embedwatch.jsonl` in the output directory.
+
+    Args:
+        renormalize: after each step rows of the embedding table that are longer are scaled to this length, see
+            `embedwatch.renormalize_tokens`; by default nothing is changed.
+        options: of `embedwatch.watch`.
+
+    Raises:
+        UsageError: if there is no such option; on the start of a training, if one does not fit the model.
+    """
+
+    def __init__(self, *, renormalize: float | None = None, **options: Any) -> None:
+        self._watch = TrainingWatch(renormalize=renormalize, options=options)
+        self._records = "sinks" not in options
+        self._logged: dict[str, Provenance] = {}
+
+    def add_to(self, trainer: Any) -> EmbedwatchCallback:
+        """Let a Trainer tell this callback first, so that all others see what it adds to the logs; return it."""
+        trainer.callback_handler.callbacks.insert(0, self)
+        return self
+
+    @property
+    def monitor(self) -> Monitor | None:
+        """What watches, or has watched; `None` before the start."""
+        return self._watch.monitor
+
+    @property
+    def renormalized(self) -> int | None:
+        """How many rows were scaled so far, each time counted; `None` where nobody asked for that."""
+        return self._watch.renormalized
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Watch from the step where the training is."""
+        self._logged = {}
+        first = state.is_world_process_zero
+        more = {"sinks": _recording(args)} if first and self._records else {}
+        tokenizer = kwargs.get("processing_class")
+        self._watch.begin(kwargs["model"], step=state.global_step, silent=not first, tokenizer=tokenizer, **more)
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """End the step before: what was logged and saved after it is known by now."""
+        with self._watch.guard("on_step_begin"):
+            self._watch.tell()
+
+    def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Note the learning rate before the schedule changes it."""
+        with self._watch.guard("on_optimizer_step"):
+            self._watch.note(lr=kwargs["optimizer"].param_groups[0]["lr"])
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Hand on the step, when the next one begins."""
+        with self._watch.guard("on_step_end"):
+            size = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
+            self._watch.hold(state.global_step, batch_size=size)
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **kwargs: Any) -> None:
+        """Take the loss, and add what was found since the log before; with the last log, end."""
+        with self._watch.guard("on_log"):
+            if logs is None or not self._watch.watching:
+                return
+            if "loss" in logs:
+                self._watch.note(loss=logs["loss"])
+            if "grad_norm" in logs:
+                self._watch.note(gradient_norm=logs["grad_norm"])
+            if ENDED in logs:
+                self._watch.end()
+            if "loss" in logs or ENDED in logs:
+                self._add_to_logs(state, logs)
+
+    def on_evaluate(
+        self, args: Any, state: Any, control: Any, metrics: Mapping[str, float] | None = None, **kwargs: Any
+    ) -> None:
+        """Hand on the loss on what is held out; of several sets, that of the last."""
+        with self._watch.guard("on_evaluate"):
+            for name, value in (metrics or {}).items():
+                if VALIDATION.fullmatch(name) and self._watch.watching:
+                    self._watch.note(validation_loss=value)
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Examine the embedding table."""
+        with self._watch.guard("on_save"):
+            self._watch.saved()
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Judge what is open and let the model go."""
+        with self._watch.guard("on_train_end"):
+            self._watch.end()
+
+    def _add_to_logs(self, state: Any, logs: dict[str, float]) -> None:
+        monitor = self._watch.monitor
+        snapshots = {} if monitor is None else monitor.snapshots
+        fresh = {
+            place: snapshot for place, snapshot in snapshots.items() if snapshot.provenance != self._logged.get(place)
+        }
+        self._logged |= {place: snapshot.provenance for place, snapshot in fresh.items()}
+        added: dict[str, float] = {}
+        if monitor is not None and fresh:
+            added.update(pair for place, snapshot in fresh.items() for pair in _headlines(place, snapshot))
+            found = Counter(verdict.status for verdict in monitor.findings)
+            added |= {f"embedwatch/{status}": found[status] for status in ("warn", "fail")}
+        renormalized = self._watch.renormalized
+        if renormalized is not None:
+            added["embedwatch/renormalized"] = renormalized
+        logs.update(added)
+        if state.log_history:
+            state.log_history[-1].update(added)
+
+
+def _headlines(place: str, snapshot: Snapshot) -> Iterator[tuple[str, float]]:
+    """Yield what is logged of a place: numbers without labels that are there."""
+    every = snapshot.provenance.role in OF_TABLES
+    for measurement in snapshot:
+        chosen = measurement.name in HEADLINES or (every and measurement.metric.headline)
+        if chosen and measurement.number is not None and not measurement.labels:
+            yield f"embedwatch/{place}/{measurement.name}", measurement.number
+
+
+def _recording(args: Any) -> list[str]:
+    folder = Path(args.output_dir)
+    with suppress(OSError):  # the sink says in one line what is wrong with the folder
+        folder.mkdir(parents=True, exist_ok=True)
+    return ["log", f"jsonl:{folder / RECORDING}"]
