@@ -5,16 +5,12 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import threading
-import time
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from embedwatch.core.boundary import Boundary, OnError
@@ -24,30 +20,21 @@ from embedwatch.core.sink import Sink
 from embedwatch.core.snapshot import Snapshot
 from embedwatch.core.verdict import Status, Verdict, worst
 from embedwatch.courses import Courses
-from embedwatch.evaluator import CAPACITY, Evaluator
+from embedwatch.evaluator import CAPACITY
 from embedwatch.observe.attachment import Attachment
-from embedwatch.observe.budget import Budget
 from embedwatch.observe.modes import outside_modes
-from embedwatch.observe.observer import Observer
-from embedwatch.observe.optimizers import OptimizerWatch
 from embedwatch.observe.places import Place, Places, unwrapped
 from embedwatch.observe.pulse import Pulse
-from embedwatch.self_report import Totals
+from embedwatch.rounds import Rounds, Scalar
 from embedwatch.sinks import open_sinks
 
 __all__ = ["Monitor", "watch"]
 
 log = logging.getLogger(__name__)
 
-CHUNK_LOOKS = 4
-"""The evaluator gets the rows of so many looks at once: many small updates cost more than one."""
-SERVING_SECONDS = 60.0
-"""Outside training a window is open for at least so long."""
-IDLE_SECONDS = 60.0
-"""Outside training a window that holds anything is closed after so long without a step."""
 WAIT = 120.0
+"""Seconds to wait for what is left to judge."""
 
-Scalar = float | int | Tensor
 _monitors: weakref.WeakKeyDictionary[nn.Module, Monitor] = weakref.WeakKeyDictionary()
 
 
@@ -57,6 +44,7 @@ def watch(model: nn.Module, **options: Any) -> Monitor:
     A model that is watched already is watched anew: the earlier Monitor is detached.
 
     Example:
+        >>> import torch
         >>> model = nn.Sequential(nn.Embedding(50, 8), nn.Linear(8, 50))
         >>> with watch(model, places=["0"], every=1, sinks=[]) as monitor:
         ...     _ = model(torch.arange(50)[None])
@@ -123,15 +111,6 @@ class Monitor:
         self.name = name or _name(self.model)
         self.boundary = Boundary(on_error=on_error)
         self.pulse = Pulse(every=every, step=step, ticked=self._ticked)
-        self._every, self._window, self._budget = every, window, Budget(budget)
-        self._lock = threading.RLock()
-        self._steps: list[tuple[int, dict[str, Scalar]]] = []
-        self._given: dict[str, Scalar] = {}
-        self._tick_seconds = 0.0
-        self._full = False
-        self._looked = True
-        self._flushed_step, self._flushed_at = step, time.time()
-        self._began, self._windows = time.perf_counter(), 0
         with outside_modes():
             self._attachment = Attachment(self.model, places, self.pulse, self.boundary, rows=rows, seed=seed)
         self._courses = Courses(
@@ -143,13 +122,12 @@ class Monitor:
             sinks=open_sinks(sinks),
             tokenizer=tokenizer,
         )
-        self._optimizers = OptimizerWatch(self.model, lambda: self._tick("optimizer"))
-        self._evaluator = Evaluator(self.boundary, idle=self._idle)
+        self._rounds = Rounds(self._attachment, self._courses, self.pulse, self.boundary, window=window, budget=budget)
         self.detached = False
         self._attachment.attach()
         _monitors[self.model] = self
         _alive.add(self)
-        self._evaluator.put(self._courses.expect)
+        self._rounds.evaluator.put(self._courses.expect)
         self.examine()
         log.info("embedwatch: watching %s, at most %.0f MB", self.name, self.memory() / 1e6)
 
@@ -161,27 +139,19 @@ class Monitor:
             scalars: what is known of it, such as `loss`, `lr`, `batch_size`, `validation_loss`; a tensor is read
                 later, so that nothing waits for the device.
         """
-        with self._lock:
-            self._given = {name: _kept(value) for name, value in scalars.items()}
-            self._tick("manual", step)
+        self._rounds.tick("manual", step, {name: _kept(value) for name, value in scalars.items()})
 
     def flush(self, *, wait: bool = True) -> None:
         """Close the open windows now, and by default wait until they are judged and delivered."""
         if not self.detached:
-            self._flush()
+            self._rounds.close_windows()
         if wait:
-            self._evaluator.wait(WAIT)
+            self._rounds.evaluator.wait(WAIT)
 
     def examine(self) -> None:
         """Let the embedding table be examined in full: at the start, at a checkpoint, at the end."""
-        table = self._attachment.table
-        if table is None or self.detached:
-            return
-        self._full = True
-        with outside_modes(), self.boundary.guard("monitor", "examine"):
-            batch = table.rows()
-            job = partial(self._courses.examine, batch, len(table.counts), self._provenance())
-            self._evaluator.put(job, size=_size(batch.rows), extra=True)
+        if not self.detached:
+            self._rounds.examine()
 
     def detach(self) -> None:
         """Judge what is open, take every hook away, and end. Calling it again does nothing.
@@ -191,18 +161,23 @@ class Monitor:
         if self.detached:
             return
         self.examine()
-        self._flush()
+        if self._rounds.has_news:
+            self._rounds.close_windows()
         self.detached = self.pulse.off = True
         self._attachment.remove()
-        self._optimizers.close()
+        self._rounds.optimizers.close()
         if _monitors.get(self.model) is self:
             del _monitors[self.model]
         _alive.discard(self)
-        self._evaluator.put(self._courses.close)
+        evaluator = self._rounds.evaluator
+        evaluator.put(self._courses.close)
         try:
-            self._evaluator.wait(WAIT)
+            evaluator.wait(WAIT)
         finally:
-            self._evaluator.close()
+            evaluator.close()
+
+    def _ticked(self) -> None:
+        self._rounds.ticked()
 
     def __enter__(self) -> Monitor:
         return self
@@ -251,12 +226,12 @@ class Monitor:
     @property
     def overhead(self) -> float | None:
         """Our processor time over the rest of the model's time, lately; `None` before it is known."""
-        return self._budget.overhead
+        return self._rounds.budget.overhead
 
     @property
     def seconds(self) -> float:
         """Processor time of all that was done so far, on all threads."""
-        return self._tick_seconds + sum(observer.seconds for observer in self._observers) + self._evaluator.seconds
+        return self._rounds.seconds
 
     def blind(self) -> Mapping[str, str]:
         """Return the places that saw nothing yet, each with the likely cause."""
@@ -264,7 +239,7 @@ class Monitor:
 
     def memory(self) -> int:
         """Return the most bytes that watching holds: statistics of all places, rows that wait, what is remembered."""
-        rows = sum(observer.most_bytes(self._courses.dimension) for observer in self._observers)
+        rows = sum(observer.most_bytes(self._courses.dimension) for observer in self._rounds.observers)
         table = self._attachment.table
         return self._courses.memory() + rows + CAPACITY + (0 if table is None else table.memory())
 
@@ -274,123 +249,8 @@ class Monitor:
         state = "detached" if self.detached else f"one step in {self.pulse.every}"
         return (
             f"Monitor({self.name}: {self._attachment.expected - blind} of {self._attachment.expected} places seen, "
-            f"step {self.pulse.step:,}, {state}, {self._windows} windows, {self.status}{overhead})"
+            f"step {self.pulse.step:,}, {state}, {self._rounds.windows} windows, {self.status}{overhead})"
         )
-
-    def _tick(self, ticker: Any, step: int | None = None) -> None:
-        with self.boundary.guard("monitor", "tick"):
-            self.pulse.tick(ticker, step)
-
-    def _ticked(self) -> None:
-        """Take note of a step; on the thread that ended it."""
-        if self.pulse.training:
-            self._record_step()
-        due = self._is_due()
-        if self._looked or due or self.pulse.paused:  # most steps are neither: nothing was seen
-            self._handle(due=due)
-        self._looked = self.pulse.armed
-
-    def _handle(self, *, due: bool) -> None:
-        """Hand on what a step has shown, and close the window where it is time."""
-        began = time.thread_time()
-        with self._lock, outside_modes(), self.boundary.guard("monitor", "tick"):
-            if self.pulse.training and self._attachment.table is not None:
-                self._attachment.table.stepped()
-            self._collect(CHUNK_LOOKS)
-            if due:
-                self._flush()
-                self._adapt()
-            if not self.pulse.training:
-                self.pulse.paused = not self._budget.affords(**self._spent())
-        self._tick_seconds += time.thread_time() - began
-
-    def _record_step(self) -> None:
-        scalars, self._given = self._given, {}
-        rate = self._optimizers.rate
-        if rate is not None:
-            scalars.setdefault("lr", rate)
-        if self.pulse.step - self.pulse.first <= 1 and self._courses.chance is not None:
-            scalars.setdefault("chance_loss", self._courses.chance)
-        if scalars:
-            self._steps.append((self.pulse.step, scalars))
-
-    def _is_due(self) -> bool:
-        steps = self.pulse.step - self._flushed_step
-        if not self._windows:  # health at the start; who counts steps may still be about to speak in the first
-            return steps > (1 if self.pulse.ticker == "optimizer" else 0)
-        stretch, seconds = self._budget.stretch, time.time() - self._flushed_at
-        return steps >= self._window * stretch and (self.pulse.training or seconds >= SERVING_SECONDS * stretch)
-
-    def _collect(self, looks: int) -> None:
-        """Hand rows to the evaluator, of each place where those of so many looks wait; 0: where any do."""
-        for observer in self._observers:
-            if observer.waiting >= max(looks * observer.rows, 1):
-                seen = observer.collect()
-                size = sum(_size(look.sample.rows) for look in seen)
-                if not self._evaluator.put(partial(self._courses.take, observer.place, seen), size=size):
-                    observer.dropped += sum(len(look.sample.rows) for look in seen)
-
-    def _flush(self) -> None:
-        with self._lock, outside_modes(), self.boundary.guard("monitor", "flush"):
-            self._attachment.renew()
-            self._collect(0)
-            table = self._attachment.table
-            state = None if table is None or not self.pulse.forwards else table.state(full=self._full)
-            decay = None if table is None else self._decay(table.module.weight)
-            steps, self._steps = self._steps, []
-            close = partial(self._courses.close_windows, state, decay, steps, self._totals(), self._provenance())
-            self._evaluator.put(close, extra=not self._windows)  # the first window is part of the start
-            self._flushed_step, self._flushed_at = self.pulse.step, time.time()
-            self._windows += 1
-            self._full = False
-
-    def _adapt(self) -> None:
-        """Keep to the budget. The ranks of one training must stay in step, so there nothing changes."""
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
-            return
-        self._budget.window_over(**self._spent())
-        self.pulse.every = self._every * self._budget.stretch
-
-    def _spent(self) -> dict[str, float]:
-        """Return our seconds, without what the start and examinations took, and those that the model was busy."""
-        busy = time.perf_counter() - self._began if self.pulse.training else self.pulse.busy
-        return {"ours": self.seconds - self._evaluator.extra_seconds, "busy": busy}
-
-    def _decay(self, weight: Tensor) -> float | None:
-        settings = self._optimizers.settings(weight)
-        return None if settings is None or "weight_decay" not in settings else float(settings["weight_decay"])
-
-    def _provenance(self) -> dict[str, Any]:
-        expected = self._attachment.expected
-        seen = expected - len(self.blind())
-        coverage = {"places_expected": expected, "places_seen": seen}
-        return {"ended": time.time(), "step": self.pulse.step, "coverage": coverage}
-
-    def _totals(self) -> Totals:
-        return Totals(
-            expected=self._attachment.expected,
-            blind=self.blind(),
-            overhead=self.overhead,
-            every=self.pulse.every,
-            seconds=self.seconds,
-            dropped=sum(observer.dropped for observer in self._observers),
-            reattached=self._attachment.reattached,
-        )
-
-    @property
-    def _observers(self) -> list[Observer]:
-        return [*self._attachment.observers, *self._attachment.unplaced]
-
-    def _idle(self) -> None:
-        """Close a window that nobody will: in serving, when requests have stopped, or never came."""
-        if not self.pulse.training and time.time() - self._flushed_at >= IDLE_SECONDS:
-            waiting = any(observer.waiting for observer in self._attachment.observers)
-            if waiting or not self._windows:
-                self._flush()
-
-
-def _size(tensor: Tensor) -> int:
-    return tensor.numel() * tensor.element_size()
 
 
 def _kept(value: Scalar) -> Scalar:

@@ -158,7 +158,8 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "embedwatch.stats": (*_BELOW, "embedwatch.ann"),
     "embedwatch.diagnostics": (*_BELOW[:2], "embedwatch.ann", "embedwatch.observe"),
     "embedwatch.checks": _BELOW[:1],
-    "embedwatch.sinks": (*_BELOW[:1], "embedwatch.sinks"),
+    "embedwatch.exposition": (*_BELOW[:1], "embedwatch.__version__"),
+    "embedwatch.sinks": (*_BELOW[:1], "embedwatch.exposition", "embedwatch.sinks"),
     "embedwatch.sources": (
         *_BELOW[:4],
         "embedwatch.ann",
@@ -167,6 +168,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "embedwatch.sources",
     ),
     "embedwatch.judging": _BELOW[:1],
+    "embedwatch.recording": (*_BELOW[:1], "embedwatch.recording"),
 }
 """Package to the packages of ours that it may import, at whatever time."""
 
@@ -216,7 +218,10 @@ def plugins_stand_alone(project: Project) -> list[str]:
 
 # --- Rule 3: no torch from the Snapshot on ---------------------------------------------------------------------------
 
-LIGHT = tuple(f"embedwatch.{name}" for name in ("core", "checks", "judging", "sinks", "report", "cli"))
+LIGHT = tuple(
+    f"embedwatch.{name}"
+    for name in ("core", "checks", "exposition", "judging", "operations", "recording", "sinks", "report", "cli")
+)
 HEAVY = (
     "torch",
     "faiss",
@@ -268,15 +273,20 @@ PLACES: dict[str, tuple[str, ...]] = {
     "click": ("embedwatch.cli",),
     "faiss": ("embedwatch.ann",),
     "huggingface_hub": ("embedwatch.loading", "embedwatch.integrations"),
-    "prometheus_client": ("embedwatch.sinks.prometheus", "embedwatch.daemon"),
+    "prometheus_client": ("embedwatch.sinks._encoding", "embedwatch.daemon"),
     "pyarrow": ("embedwatch.sources",),
     "rich": ("embedwatch.cli", "embedwatch.sinks.console"),
     "sentence_transformers": ("embedwatch.loading", "embedwatch.integrations"),
     "tokenizers": ("embedwatch.loading", "embedwatch.integrations", "embedwatch_model"),
     "transformers": ("embedwatch.loading", "embedwatch.integrations", "embedwatch.observe"),
+    "yaml": ("embedwatch.operations",),
 }
 NEVER_AT_START = ("sklearn", "scipy", "transformers", "sentence_transformers")
 """Seconds of import time that only those pay who use them."""
+
+
+ADAPTERS = {"embedwatch.integrations.transformers": "transformers"}
+"""Modules that exist for one slow client, whose classes they derive from: people import them, nothing of ours does."""
 
 
 def clients_have_one_place(project: Project) -> list[str]:
@@ -296,7 +306,18 @@ def slow_clients_are_imported_late(project: Project) -> list[str]:
         for name, module in project.items()
         for each in module.imports
         if _top(each.target) in NEVER_AT_START
+        and ADAPTERS.get(name) != _top(each.target)
         and (each.when == "module" or (each.when == "function" and within(name, *LIGHT)))
+    ]
+
+
+def nothing_imports_an_adapter(project: Project) -> list[str]:
+    """What derives from classes of a slow client is imported by people only: `import embedwatch` must not load it."""
+    return [
+        f"{name}:{each.line} imports {target}; only people import it"
+        for name, module in project.items()
+        for each in module.imports
+        if (target := home(each.target, project)) in ADAPTERS
     ]
 
 
@@ -403,6 +424,7 @@ RULES = (
     light_modules_stay_light,
     clients_have_one_place,
     slow_clients_are_imported_late,
+    nothing_imports_an_adapter,
     the_model_stands_alone,
     no_circles,
     nothing_unpickles,

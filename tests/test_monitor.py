@@ -257,7 +257,7 @@ def test_serving_closes_its_first_window_after_one_pass_and_counts_passes_as_ste
     with watch(model, every=1, sinks=[memory], budget=None, on_error="raise") as monitor, torch.inference_mode():
         for _ in range(5):
             model(torch.randint(VOCABULARY, (2, 8)))
-        monitor._evaluator.wait()
+        monitor._rounds.evaluator.wait()
         first = next(snapshot for snapshot, _, _ in memory.deliveries if snapshot.space.place == "layers.3")
         assert first.provenance.rows == 16
         assert monitor.pulse.step == 4

@@ -14,7 +14,7 @@ from embedwatch.observe.observer import Added, Begin, End, Observer
 from embedwatch.observe.outputs import POOLED
 from embedwatch.observe.places import Place, Places, find_places, find_positions, token_embeddings
 from embedwatch.observe.pulse import Pulse
-from embedwatch.observe.scopes import Scope, find_scopes
+from embedwatch.observe.scopes import Padding, Scope, find_scopes, scopes_of
 from embedwatch.observe.seam import Hook
 from embedwatch.observe.tables import TableWatch
 
@@ -23,10 +23,10 @@ __all__ = ["Attachment"]
 log = logging.getLogger(__name__)
 NEVER_CALLED = "the model never calls this module: an unused part, a fused path, or vectors given in place of tokens"
 GONE = "the module is no longer in the model"
-NO_FORWARD = (
-    "no forward pass was seen: the model was compiled before watching began (call `torch.compiler.reset()`, or watch "
-    "first), or it is not called"
-)
+FAILED = "looking at it failed too often in a row, see the log"
+COMPILED = "the model was compiled before watching began (call `torch.compiler.reset()`, or watch first)"
+NO_FORWARD = f"no forward pass was seen: {COMPILED}, or it is not called"
+NOTHING = f"nothing was seen, though the model ran: {COMPILED}, or it calls none of these modules"
 
 
 @dataclass
@@ -40,7 +40,7 @@ class _Fixed:
 
 
 class Attachment:
-    """Hooks on a model. What it adds to the model goes with `remove`, and nothing else of the model is touched.
+    """Hooks on a model, from `attach` to `remove`. Nothing else of the model is touched.
 
     Args:
         model: the model itself, out of its wrappers.
@@ -58,20 +58,20 @@ class Attachment:
         self._pulse, self._boundary, self._rows, self._seed = pulse, boundary, rows, seed
         self.reattached = 0
         self._fixed: list[_Fixed] = []
-        self.places = find_places(model, places)
+        found = find_places(model, places)
         tables = token_embeddings(model)
         self.table = self._table(tables)
         self.padding = _padding(model)
-        self._scopes = find_scopes(dict(model.named_modules()), [place.path for place in self.places])
-        self.observers = [self._observer(place, tables) for place in self.places]
+        modules = dict(model.named_modules())
+        self._scopes = find_scopes(modules, [place.path for place in found])
+        self.observers = [self._observer(place, tables, modules) for place in found]
         whole = [
-            Observer(Place(name, "pooled", model, optional=True), pulse, boundary, rows=rows, part=name)
+            Observer(Place(name, "pooled", model, whole=True, optional=True), pulse, boundary, rows=rows, part=name)
             for name in POOLED
         ]
-        added = [Added(place, pulse, boundary, rows=rows, seed=seed) for place in find_positions(model)]
+        added = [self._observer(place, tables, modules, kind=Added) for place in find_positions(model)]
         self.unplaced = [*whole, *added]
         """Observers of what a model may have: pooled outputs by their names, and what positions add."""
-        self._attach(whole)
 
     def _table(self, tables: dict[str, nn.Embedding]) -> TableWatch | None:
         name = next(iter(tables), None)
@@ -79,31 +79,33 @@ class Attachment:
             return None
         return TableWatch(f"{name}.weight" if name else "weight", tables[name], self._pulse, seed=self._seed)
 
-    def _observer(self, place: Place, tables: dict[str, nn.Embedding]) -> Observer:
-        above = [name for name in self._scopes if place.path == name or _is_above(name, place.path)]
-        return Observer(
+    def _observer(
+        self,
+        place: Place,
+        tables: dict[str, nn.Embedding],
+        modules: dict[str, nn.Module],
+        kind: type[Observer] = Observer,
+    ) -> Observer:
+        return kind(
             place,
             self._pulse,
             self._boundary,
             rows=self._rows,
             seed=self._seed,
-            scopes=sorted(above, key=len, reverse=True),
+            scopes=scopes_of(place.path, self._scopes, modules, tables),
             padding=self.padding,
-            tokens=self.table.saw if self.table is not None and place.name in tables else None,
+            tokens=self.table.saw if self.table is not None and place.path in tables else None,
         )
 
-    def _attach(self, whole: list[Observer]) -> None:
+    def attach(self) -> None:
         """Hang all hooks: the beginning of a forward pass first, its end last."""
         modules = dict(self.model.named_modules())
-        self._before("", self.model, Begin(self._pulse))
+        self._before("", self.model, Begin(self._pulse, self._boundary))
         for name in self._scopes:
             self._before(name, modules[name], Scope(name, modules[name], self._pulse, self._boundary))
         for observer in [*self.observers, *self.unplaced]:
-            if observer in whole:
-                self._after("", self.model, observer)
-            else:
-                self._hang(observer)
-        self._after("", self.model, End(self._pulse))
+            self._hang(observer)
+        self._after("", self.model, End(self._pulse, self._boundary), always=True)
 
     def _hang(self, observer: Observer) -> None:
         place = observer.place
@@ -114,8 +116,8 @@ class Attachment:
         handle = module.register_forward_pre_hook(hook, with_kwargs=True)
         self._fixed.append(_Fixed(path, module, hook, handle))
 
-    def _after(self, path: str, module: nn.Module, hook: Hook) -> None:
-        handle = module.register_forward_hook(hook, with_kwargs=True)
+    def _after(self, path: str, module: nn.Module, hook: Hook, *, always: bool = False) -> None:
+        handle = module.register_forward_hook(hook, with_kwargs=True, always_call=always)
         self._fixed.append(_Fixed(path, module, hook, handle))
 
     def remove(self) -> None:
@@ -126,7 +128,7 @@ class Attachment:
 
     def renew(self) -> None:
         """Follow modules that were replaced, as resizing an embedding does: hooks move to what stands there now."""
-        modules = dict(self.model.named_modules())
+        modules = dict(self.model.named_modules(remove_duplicate=False))
         for fixed in list(self._fixed):
             now = modules.get(fixed.path)
             if now is None or now is fixed.module:
@@ -134,13 +136,24 @@ class Attachment:
             fixed.handle.remove()
             self._fixed.remove(fixed)
             if isinstance(fixed.hook, Observer):
-                fixed.hook.place = replace(fixed.hook.place, module=now)
-                self._hang(fixed.hook)
+                self._move(fixed, now)
             elif isinstance(fixed.hook, Scope):
-                self._before(fixed.path, now, fixed.hook)
+                self._before(fixed.path, now, Scope(fixed.path, now, self._pulse, self._boundary))
             self.reattached += 1
             log.info("embedwatch: %s was replaced, and is watched again", fixed.path)
         self._renew_table(modules)
+
+    def _move(self, fixed: _Fixed, now: nn.Module) -> None:
+        """Hang an observer on another module, where none of the same sort sees it already, as where tables were tied."""
+        observer = fixed.hook
+        if not isinstance(observer, Observer):
+            return
+        observer.place = replace(observer.place, module=now)
+        others = [each.hook.place for each in self._fixed if each.module is now and isinstance(each.hook, Observer)]
+        if any(place.side == observer.place.side and place.role == observer.place.role for place in others):
+            self._fixed.append(replace(fixed, module=now))  # with a handle that is spent: it waits for the next change
+        else:
+            self._hang(observer)
 
     def _renew_table(self, modules: dict[str, nn.Module]) -> None:
         table = self.table
@@ -154,15 +167,16 @@ class Attachment:
 
     def blind(self) -> dict[str, str]:
         """Return the places that saw nothing, each with the likely cause."""
-        modules = dict(self.model.named_modules())
+        paths = {name for name, _ in self.model.named_modules(remove_duplicate=False)}
         seen = [observer for observer in self.observers if observer.looks]
-        if not self._pulse.forwards:
-            return {observer.place.name: NO_FORWARD for observer in self._due()}
+        usual = NEVER_CALLED if seen else NOTHING if self._pulse.forwards else NO_FORWARD
         shared = {id(_weight(observer.place.module)) for observer in seen if observer.place.role == "token"}
         return {
-            observer.place.name: GONE if observer.place.path not in modules else observer.unfit or NEVER_CALLED
+            observer.place.name: GONE if observer.place.path not in paths else _cause(observer, usual)
             for observer in self._due()
-            if not observer.looks and id(_weight(observer.place.module)) not in shared
+            if observer.place.path not in paths
+            or observer.off
+            or (not observer.looks and id(_weight(observer.place.module)) not in shared)
         }
 
     def _due(self) -> Iterator[Observer]:
@@ -174,17 +188,26 @@ class Attachment:
         return sum(1 for _ in self._due())
 
 
+def _cause(observer: Observer, usual: str) -> str:
+    return FAILED if observer.off else observer.unfit or usual
+
+
 def _weight(module: nn.Module) -> object:
     return getattr(module, "weight", None) if isinstance(module, nn.Embedding) else module
 
 
-def _is_above(name: str, path: str) -> bool:
-    return name == "" or path.startswith(f"{name}.")
-
-
-def _padding(model: nn.Module) -> int | None:
-    """Return the padding token where the configuration has one that stands for nothing else."""
+def _padding(model: nn.Module) -> Padding | None:
+    """Return the padding token where the configuration has one that stands for nothing else but a start."""
     config = getattr(model, "config", None)
-    padding = getattr(config, "pad_token_id", getattr(config, "padding", None))
-    others = (getattr(config, "eos_token_id", None), getattr(config, "bos_token_id", None))
-    return padding if isinstance(padding, int) and not isinstance(padding, bool) and padding not in others else None
+    config = getattr(config, "text_config", None) or config
+    token = getattr(config, "pad_token_id", getattr(config, "padding", None))
+    others = _numbers(getattr(config, "eos_token_id", None)) + _numbers(getattr(config, "bos_token_id", None))
+    if not isinstance(token, int) or _numbers(token) != [token] or token in others:
+        return None
+    return Padding(token, starts=token in _numbers(getattr(config, "decoder_start_token_id", None)))
+
+
+def _numbers(value: object) -> list[int]:
+    """Return the tokens that an entry of a configuration names: one, several or none."""
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return [each for each in values if isinstance(each, int) and not isinstance(each, bool)]

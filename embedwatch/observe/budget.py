@@ -26,7 +26,7 @@ class Budget:
         >>> budget = Budget(0.01)
         >>> budget.window_over(ours=0.1, busy=0.2)  # the start
         >>> budget.window_over(ours=0.4, busy=10.5)
-        >>> budget.overhead, budget.stretch
+        >>> round(budget.overhead, 3), budget.stretch
         (0.03, 4)
     """
 

@@ -12,10 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from embedwatch.core.boundary import Boundary
+from embedwatch.observe.modes import outside_modes
 from embedwatch.observe.outputs import named_tensor, vectors_of
 from embedwatch.observe.places import Place
 from embedwatch.observe.pulse import Pulse
 from embedwatch.observe.sampling import Sample, sample_rows
+from embedwatch.observe.scopes import Padding
 from embedwatch.observe.seam import Hook
 
 __all__ = ["Added", "Begin", "End", "Observer", "Seen"]
@@ -54,7 +56,7 @@ class Observer(Hook):
         rows: the most rows of one look; one look at each call of the module in a step.
         seed: of the sample.
         scopes: names of the modules around it that are told about padding, the innermost first.
-        padding: the padding token, where the model tells none of them.
+        padding: what stands for padding, where the model is told no mask.
         tokens: told the tokens that an embedding looked up, and which of them are real.
         part: name of the part of the output that is seen.
     """
@@ -68,11 +70,11 @@ class Observer(Hook):
         rows: int,
         seed: int = 0,
         scopes: Sequence[str] = (),
-        padding: int | None = None,
+        padding: Padding | None = None,
         tokens: TokensSeen | None = None,
         part: str = "",
     ) -> None:
-        super().__init__()
+        super().__init__(boundary, "observer", place.name)
         self.place = place
         self.rows = rows
         self.looks = 0
@@ -80,7 +82,7 @@ class Observer(Hook):
         self.unfit = ""
         """Why an output held no vectors, where one did not."""
         self.seconds = 0.0
-        self._pulse, self._boundary = pulse, boundary
+        self._pulse = pulse
         self._seed, self._scopes, self._padding = seed, tuple(scopes), padding
         self._tokens, self._part = tokens, part
         self._pending: list[Seen] = []
@@ -100,23 +102,18 @@ class Observer(Hook):
         given = args[0] if self._tokens is not None and args and isinstance(args[0], Tensor) else None
         return vectors_of(output), given
 
-    def wants(self) -> bool:
+    def wants(self, *, grad: bool) -> bool:
         """Return whether this forward pass is looked at."""
-        self._pulse.enter(self.key)
-        return self._pulse.context.looking
+        return self._pulse.enter(self.key, grad=grad) and not self.off
 
     def see(self, first: Tensor | None, second: Tensor | None) -> None:
         """Copy a sample of the rows."""
-        if self._pulse.recomputing() or self._boundary.is_off("observer", self.place.name):
+        if self._pulse.recomputing():
             return
         began = time.thread_time()
-        with (
-            self._boundary.guard("observer", self.place.name),
-            torch.inference_mode(mode=False),
-            torch.no_grad(),
-        ):
+        with outside_modes():
             self._look(first, second)
-            self._boundary.recover("observer", self.place.name)
+            self._boundary.recover(self._stage, self._name)
         self.seconds += time.thread_time() - began
 
     def _look(self, output: Tensor | None, tokens: Tensor | None) -> None:
@@ -151,7 +148,7 @@ class Observer(Hook):
         masks = self._pulse.context.masks
         for name in self._scopes:
             mask = masks.get(name)
-            if mask is not None and mask.knows():
+            if mask is not None and mask.fits(shape):
                 return mask.valid(shape, self._padding)
         return None
 
@@ -206,8 +203,8 @@ class Added(Observer):
 class Begin(Hook):
     """A pre-hook on the watched model: a forward pass begins."""
 
-    def __init__(self, pulse: Pulse) -> None:
-        super().__init__()
+    def __init__(self, pulse: Pulse, boundary: Boundary) -> None:
+        super().__init__(boundary, "monitor", "forward")
         self._pulse = pulse
 
     def pick(
@@ -216,17 +213,18 @@ class Begin(Hook):
         """Return nothing."""
         return None, None
 
-    def wants(self) -> bool:
+    def wants(self, *, grad: bool) -> bool:
         """Take note; nothing is to be seen."""
         if not self._pulse.recomputing():
-            self._pulse.begin(root=True)
+            self._pulse.begin(grad=grad)
         return False
 
 
 class End(Begin):
-    """A hook on the watched model: a forward pass is over."""
+    """A hook on the watched model: a forward pass is over, also where it failed."""
 
-    def wants(self) -> bool:
+    def wants(self, *, grad: bool) -> bool:
         """Take note; nothing is to be seen."""
-        self._pulse.end()
+        if not self._pulse.recomputing():
+            self._pulse.end()
         return False

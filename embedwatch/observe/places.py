@@ -22,6 +22,8 @@ CHOSEN = (0.25, 0.5, 0.75, 1.0)
 WRAPPED = ("_orig_mod", "module")
 """Attributes under which `torch.compile` and data-parallel wrappers keep the model."""
 VOCABULARY_AT_LEAST = 3
+WHOLE = "output"
+"""Name of what the model itself returns."""
 FUSED = (nn.TransformerEncoderLayer,)
 """Layers that leave their fused kernel, and compute something slightly different, when anything inside is hooked."""
 LISTS = (nn.ModuleList, nn.Sequential)
@@ -40,6 +42,7 @@ class Place:
         role: what sort of place it is, one of `embedwatch.core.snapshot.ROLES`, or `position`: what positions add.
         module: the module whose output, or input, is seen.
         side: which of the two.
+        whole: whether it is the model itself, whose path is empty.
         optional: whether a model at work may leave it out.
     """
 
@@ -47,11 +50,14 @@ class Place:
     role: str
     module: nn.Module
     side: Literal["output", "input"] = "output"
+    whole: bool = False
     optional: bool = False
 
     @property
     def path(self) -> str:
         """Dotted path of the module."""
+        if self.whole:
+            return ""
         return self.name.removesuffix("input").removesuffix(".") if self.side == "input" else self.name
 
 
@@ -149,10 +155,10 @@ def _usual(model: nn.Module, modules: Modules) -> Iterator[Place]:
 def _candidates(model: nn.Module, modules: Modules) -> Iterator[Place]:
     stacks = _stacks(modules)
     tables = token_embeddings(model)
-    yield from (Place(name, "token", module) for name, module in tables.items())
+    yield from (Place(name or WHOLE, "token", module, whole=not name) for name, module in tables.items())
     for name, layers in stacks.items():
         if isinstance(next(layers.children()), FUSED):
-            yield from _around(name, modules)
+            yield from _around(name, modules) if _is_fused(name, modules) else _closing_norm(name, modules)
             continue
         yield _entrance(name, stacks, tables, modules)
         number = sum(1 for _ in layers.children())
@@ -185,7 +191,7 @@ def _stacks(modules: Modules) -> dict[str, nn.Module]:
 def _is_stack(module: nn.Module, least: float) -> bool:
     children = list(module.children())
     alike = len({type(child) for child in children}) == 1
-    composite = alike and any(True for _ in children[0].children())
+    composite = alike and not isinstance(children[0], nn.ModuleList) and any(True for _ in children[0].children())
     return composite and sum(parameter.numel() for parameter in module.parameters()) >= least
 
 
@@ -210,7 +216,13 @@ def _input_embedding(model: nn.Module, every: dict[str, nn.Embedding]) -> nn.Emb
             given = None
         if isinstance(given, nn.Embedding):
             return given
-    tables = [module for module in every.values() if module.num_embeddings >= VOCABULARY_AT_LEAST]
+        if isinstance(given, nn.Module):
+            return None  # it embeds something else than tokens
+    tables = [
+        module
+        for name, module in every.items()
+        if module.num_embeddings >= VOCABULARY_AT_LEAST and not _adds_positions(name, module)
+    ]
     return max(tables, key=lambda module: module.num_embeddings, default=None)
 
 
@@ -226,12 +238,17 @@ def _entrance(name: str, stacks: dict[str, nn.Module], tables: dict[str, nn.Embe
     return Place(f"{name}.{first}.input", "embedding", layer, "input")
 
 
+def _is_fused(name: str, modules: Modules) -> bool:
+    """Return whether what holds these layers takes and gives vectors, as torch's own stack does."""
+    return isinstance(modules[name.rpartition(".")[0]], nn.TransformerEncoder)
+
+
 def _around(name: str, modules: Modules) -> Iterator[Place]:
     """Yield what enters and leaves the module that holds a stack whose layers cannot be hooked unnoticed."""
     parent = name.rpartition(".")[0]
     prefix = f"{parent}." if parent else ""
     yield Place(f"{prefix}input", "embedding", modules[parent], "input")
-    yield Place(parent, "hidden", modules[parent])
+    yield Place(parent or WHOLE, "hidden", modules[parent], whole=not parent)
 
 
 def find_positions(model: nn.Module) -> list[Place]:
@@ -241,8 +258,12 @@ def find_positions(model: nn.Module) -> list[Place]:
     return [
         Place(name, "position", module)
         for name, module in modules.items()
-        if POSITIONS.search(name.rpartition(".")[2] + " " + type(module).__name__) and not name.startswith(inside)
+        if _adds_positions(name, module) and not name.startswith(inside)
     ]
+
+
+def _adds_positions(name: str, module: nn.Module) -> bool:
+    return POSITIONS.search(f"{name.rpartition('.')[2]} {type(module).__name__}") is not None
 
 
 def _common(path: str, other: str) -> list[str]:

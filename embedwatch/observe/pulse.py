@@ -27,6 +27,10 @@ class Context(threading.local):
 
     def __init__(self) -> None:
         self.looking = False
+        self.inside = False
+        """Whether the watched model itself runs on this thread."""
+        self.leader: int | None = None
+        """Outside of it: the first hook that was called. It stands for a model whose parts are called by others."""
         self.forward = 0
         self.began = 0.0
         self.masks: dict[str, Mask] = {}
@@ -51,13 +55,14 @@ class Pulse:
         self.step = step
         self.ticker: Ticker = "forward"
         self.context = Context()
-        self.rooted = False
-        """Whether the watched model itself was called; else its first part that is called stands for it."""
-        self.leader: int | None = None
         self.forwards = 0
         self.last_forward: float | None = None
         self.busy = 0.0
         """Seconds that finished forward passes took."""
+        self.grad = False
+        """Whether the last forward pass recorded gradients, as training does."""
+        self.paused = False
+        """Whether nothing is looked at for now, since it costs too much."""
         self.off = False
         """For good: after detaching, and in processes that were forked off."""
         self.first = step
@@ -68,41 +73,51 @@ class Pulse:
     @property
     def armed(self) -> bool:
         """Whether the current step is looked at."""
-        return not self.off and (self.step - self.first) % self.every == 0
+        return not (self.off or self.paused) and (self.step - self.first) % self.every == 0
 
     @property
     def training(self) -> bool:
         """Whether steps are steps of a training."""
         return self.ticker != "forward"
 
-    def begin(self, *, root: bool = False) -> None:
-        """Take note that a forward pass begins."""
+    def begin(self, *, grad: bool, leader: int | None = None) -> None:
+        """Take note that a forward pass begins: of the model, or of a part of it that was called by itself.
+
+        Args:
+            grad: whether gradients are recorded.
+            leader: the hook of the part.
+        """
+        context = self.context
+        context.looking = False
         if self.off:
             return
-        if root:
-            self.rooted, self.leader = True, None
+        context.inside, context.leader = leader is None, leader
         if self.ticker == "forward" and self.forwards:
             self.tick("forward")
-        context = self.context
         context.masks.clear()
         context.calls.clear()
         context.forward = next(self._numbers)
+        self.grad = grad
         context.began = time.perf_counter()
-        context.looking = self.armed and (not self.training or torch.is_grad_enabled())
+        context.looking = self.armed and (not self.training or grad)
         self.forwards = context.forward + 1
         self.last_forward = context.began
 
     def end(self) -> None:
-        """Take note that the forward pass is over."""
-        if self.context.began:
-            self.busy += time.perf_counter() - self.context.began
-            self.context.began = 0.0
+        """Take note that the forward pass of the model is over: what is called after it by itself stands for itself."""
+        context = self.context
+        if context.began:
+            self.busy += time.perf_counter() - context.began
+        context.began, context.leader = 0.0, None
+        context.inside = context.looking = False
+        context.masks.clear()
 
-    def enter(self, key: int) -> None:
-        """Let the first hook that is ever called stand for a model whose own forward is not called."""
-        if not self.rooted and self.leader in (None, key):
-            self.leader = key
-            self.begin()
+    def enter(self, key: int, *, grad: bool) -> bool:
+        """Return whether a hook that is called looks; outside the model's forward, the first one begins a pass."""
+        context = self.context
+        if not context.inside and context.leader in (None, key) and not self.recomputing():
+            self.begin(grad=grad, leader=key)
+        return context.looking
 
     def tick(self, ticker: Ticker, step: int | None = None) -> bool:
         """End a step; return whether it counts. `step` is the number of steps that are done now."""

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
+from types import CodeType
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from embedwatch.core.boundary import Boundary
 
 __all__ = ["Hook"]
 
@@ -23,23 +26,24 @@ _hooks: weakref.WeakValueDictionary[int, Hook] = weakref.WeakValueDictionary()
 _library = torch.library.Library("embedwatch", "DEF")
 # `order` is written to in name only: an operator that changes nothing would be removed from the graph, and those that
 # change the same tensor keep their order.
-_library.define("see(Tensor? first, Tensor? second, Tensor(a!) order, int key) -> ()")
+_library.define("see(Tensor? first, Tensor? second, Tensor(a!) order, int key, bool grad) -> ()")
 
 
-def _see(first: Tensor | None, second: Tensor | None, order: Tensor, key: int) -> None:
+def _see(first: Tensor | None, second: Tensor | None, order: Tensor, key: int, grad: bool) -> None:  # noqa: FBT001
     hook = _hooks.get(key)
-    if hook is not None and hook.wants():  # it may have been detached after the code was compiled
-        hook.see(first, second)
+    if hook is not None and hook.wants(grad=grad):  # it may have been detached after the code was compiled
+        with hook.guard():
+            hook.see(first, second)
 
 
-def _see_nothing(first: Tensor | None, second: Tensor | None, order: Tensor, key: int) -> None:
+def _see_nothing(first: Tensor | None, second: Tensor | None, order: Tensor, key: int, grad: bool) -> None:  # noqa: FBT001
     """Say to a compiler that nothing is returned."""
 
 
 _library.impl("see", _see, "CompositeExplicitAutograd")
 torch.library.register_fake("embedwatch::see", _see_nothing)
 
-_order = torch.zeros(())
+_order = torch.zeros((), device="cpu")
 
 
 class Hook:
@@ -47,11 +51,25 @@ class Hook:
 
     A copy of a watched model, by `deepcopy` or through a pickle, holds a hook that does nothing, made of the standard
     library only: it loads where embedwatch is not installed.
+
+    Args:
+        boundary: where exceptions of ours end.
+        stage, name: what they are counted by.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, boundary: Boundary, stage: str, name: str) -> None:
+        self._boundary, self._stage, self._name = boundary, stage, name
         self.key = next(_keys)
         _hooks[self.key] = self
+
+    def guard(self) -> AbstractContextManager[None]:
+        """Return the block within which whatever is ours must run."""
+        return self._boundary.guard(self._stage, self._name)
+
+    @property
+    def off(self) -> bool:
+        """Whether it failed so often in a row that it is not tried again."""
+        return self._boundary.is_off(self._stage, self._name)
 
     def pick(
         self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
@@ -60,11 +78,11 @@ class Hook:
         raise NotImplementedError
 
     def see(self, first: Tensor | None, second: Tensor | None) -> None:
-        """Look at the tensors. Never raises."""
+        """Look at the tensors. The boundary takes what it raises."""
         raise NotImplementedError
 
-    def wants(self) -> bool:
-        """Return whether to see now. Asked once in each call, when it runs."""
+    def wants(self, *, grad: bool) -> bool:
+        """Return whether to see now. Asked once in each call, when it runs; compiled code itself runs without grad."""
         raise NotImplementedError
 
     def __call__(
@@ -75,15 +93,32 @@ class Hook:
             if torch.compiler.is_exporting():  # what is exported is nobody's to watch
                 return
             first, second = self.pick(module, args, kwargs, output)
-            torch.ops.embedwatch.see(_detached(first), _detached(second), _order, self.key)
-        elif self.wants() and not torch._C._get_tracing_state():
-            self.see(*self.pick(module, args, kwargs, output))
+            grad = torch.is_grad_enabled()
+            torch.ops.embedwatch.see(_detached(first), _detached(second), _order, self.key, grad)
+        elif not torch._C._get_tracing_state() and self.wants(grad=torch.is_grad_enabled()):
+            with self.guard():
+                self.see(*self.pick(module, args, kwargs, output))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return getattr, (nullcontext(), "__exit__")  # takes anything, returns None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return nullcontext().__exit__
+
+
+def _leave_alone(code: CodeType) -> None:
+    """Keep torch from compiling a hook where it is called from code that is not compiled itself.
+
+    So are the hooks of a module that `torch.compile` was given, and of those after a graph break: each would become a
+    graph of its own, compiled anew for each hook. Where compiled code calls a hook, it is traced as ever.
+    """
+    frames = torch._C._dynamo.eval_frame
+    if hasattr(frames, "set_code_exec_strategy"):  # since torch 2.7
+        skip = frames._FrameAction.SKIP
+        frames.set_code_exec_strategy(code, frames._FrameExecStrategy(skip, skip))
+
+
+_leave_alone(Hook.__call__.__code__)
 
 
 def _detached(tensor: Tensor | None) -> Tensor | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from dataclasses import dataclass
 
@@ -21,7 +22,7 @@ FOLLOWED = 512
 """So many tokens of an armed step are compared before and after it."""
 START_BYTES = 128 << 20
 """Up to this size the whole table is remembered as it was, in half precision; a larger one by its panel only."""
-EXAMINED_ENTRIES = 1 << 24
+EXAMINED_ENTRIES = 1 << 23
 EXAMINED_PRODUCTS = 2e10
 """A full examination takes so many entries, and multiplications for its second moments, at most."""
 CHUNK = 4096
@@ -44,7 +45,7 @@ class TableState:
 
     def scale(self, dimension: int) -> float:
         """Return the root mean square entry of the rows."""
-        return float(self.norms.double().square().mean().cpu() / dimension) ** 0.5
+        return math.sqrt(float(self.norms.double().square().mean()) / dimension)
 
     def batch(self) -> TokenBatch:
         """Return one record for each token, on the CPU."""

@@ -1,0 +1,216 @@
+"""Rounds: what is done after a step, at the end of a window, and when nothing happens. On the model's own threads."""
+
+from __future__ import annotations
+
+import threading
+import time
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from embedwatch.core.boundary import Boundary
+from embedwatch.courses import Courses
+from embedwatch.evaluator import Evaluator
+from embedwatch.observe.attachment import Attachment
+from embedwatch.observe.budget import Budget
+from embedwatch.observe.modes import outside_modes
+from embedwatch.observe.observer import Observer
+from embedwatch.observe.optimizers import OptimizerWatch
+from embedwatch.observe.pulse import Pulse, Ticker
+from embedwatch.self_report import Totals
+
+__all__ = ["Rounds", "Scalar"]
+
+CHUNK_LOOKS = 4
+"""The evaluator gets the rows of so many looks at once: many small updates cost more than one."""
+SERVING_SECONDS = 60.0
+"""Outside training a window is open for at least so long."""
+ACCUMULATED = 64
+"""So many forward passes with gradients may make one step of an optimizer."""
+IDLE_SECONDS = 60.0
+"""Outside training a window that holds anything is closed after so long without a step."""
+
+Scalar = float | int | Tensor
+
+
+class Rounds:
+    """Carries what hooks have seen to the evaluator, closes windows in time, and keeps to the budget.
+
+    Args:
+        attachment: hooks on the model.
+        courses: what the evaluator does with rows.
+        pulse: of the Monitor; it calls `ticked`.
+        boundary: where exceptions of ours end.
+        window: steps after which a window is closed.
+        budget: the share of the model's time that watching may take.
+    """
+
+    def __init__(
+        self,
+        attachment: Attachment,
+        courses: Courses,
+        pulse: Pulse,
+        boundary: Boundary,
+        *,
+        window: int,
+        budget: float | None,
+    ) -> None:
+        self.attachment, self.courses, self.pulse, self.boundary = attachment, courses, pulse, boundary
+        self.windows = 0
+        """Windows that were closed."""
+        self.budget = Budget(budget)
+        self._every, self._window = pulse.every, window
+        self._lock = threading.RLock()
+        self._steps: list[tuple[int, dict[str, Scalar]]] = []
+        self._given: dict[str, Scalar] = {}
+        self._looked = True
+        self._full = False
+        self._seconds = 0.0
+        self._began = time.perf_counter()
+        self._closed_step, self._closed_at = pulse.step, time.time()
+        self.optimizers = OptimizerWatch(attachment.model, lambda: self.tick("optimizer"))
+        self.evaluator = Evaluator(boundary, idle=self._idle)
+
+    def tick(self, ticker: Ticker, step: int | None = None, scalars: dict[str, Scalar] | None = None) -> None:
+        """End a step, if nobody overrules who says so."""
+        with self._lock, self.boundary.guard("monitor", "tick"):
+            if scalars is not None:
+                self._given = scalars
+            self.pulse.tick(ticker, step)
+
+    def ticked(self) -> None:
+        """Take note of a step that is over."""
+        if self.pulse.training:
+            self._record_step()
+        due = self._is_due()
+        if self._looked or due or self.pulse.paused:  # most steps are neither: nothing was seen
+            self._handle(due=due)
+        self._looked = self.pulse.armed
+
+    def _record_step(self) -> None:
+        scalars, self._given = self._given, {}
+        rate = self.optimizers.rate
+        if rate is not None:
+            scalars.setdefault("lr", rate)
+        if self.pulse.step - self.pulse.first <= 1 and self.courses.chance is not None:
+            scalars.setdefault("chance_loss", self.courses.chance)
+        if self._steps and self._steps[-1][0] == self.pulse.step:
+            self._steps[-1][1].update(scalars)  # who overrules the others has spoken of the same step
+        elif scalars:
+            self._steps.append((self.pulse.step, scalars))
+
+    def _is_due(self) -> bool:
+        steps = self.pulse.step - self._closed_step
+        if not self.windows:
+            return steps > self._first_window()
+        stretch, seconds = self.budget.stretch, time.time() - self._closed_at
+        return steps >= self._window * stretch and (self.pulse.training or seconds >= SERVING_SECONDS * stretch)
+
+    def _first_window(self) -> int:
+        """Return how many steps go by before health at the start is judged: who counts them may not have spoken yet."""
+        if self.pulse.ticker == "forward":
+            return ACCUMULATED if self.pulse.grad else 0
+        return 1 if self.pulse.ticker == "optimizer" else 0
+
+    def _handle(self, *, due: bool) -> None:
+        """Hand on what a step has shown, and close the window where it is time."""
+        began = time.thread_time()
+        with self._lock, outside_modes(), self.boundary.guard("monitor", "tick"):
+            if self.pulse.training and self.attachment.table is not None:
+                self.attachment.table.stepped()
+            self._collect(CHUNK_LOOKS)
+            if due:
+                self.close_windows()
+                self._adapt()
+            if not self.pulse.training:
+                self.pulse.paused = not self.budget.affords(**self._spent())
+        self._seconds += time.thread_time() - began
+
+    @property
+    def observers(self) -> list[Observer]:
+        """All of them."""
+        return [*self.attachment.observers, *self.attachment.unplaced]
+
+    def _collect(self, looks: int) -> None:
+        """Hand rows to the evaluator, of each place where those of so many looks wait; 0: where any do."""
+        for observer in self.observers:
+            if observer.waiting >= max(looks * observer.rows, 1):
+                seen = observer.collect()
+                size = sum(look.sample.rows.nbytes for look in seen)
+                if not self.evaluator.put(partial(self.courses.take, observer.place, seen), size=size):
+                    observer.dropped += sum(len(look.sample.rows) for look in seen)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether anything has happened since windows were closed."""
+        moved = self.pulse.step != self._closed_step or not self.windows or bool(self._steps)
+        return moved or any(observer.waiting for observer in self.observers)
+
+    def close_windows(self) -> None:
+        """Close the open windows, and let the evaluator measure, judge and deliver them."""
+        with self._lock, outside_modes(), self.boundary.guard("monitor", "flush"):
+            self.attachment.renew()
+            self._collect(0)
+            table = self.attachment.table
+            state = None if table is None or not self.pulse.forwards else table.state(full=self._full)
+            decay = None if table is None else self._decay(table.module)
+            steps, self._steps = self._steps, []
+            close = partial(self.courses.close_windows, state, decay, steps, self._totals(), self._provenance())
+            self.evaluator.put(close, extra=not self.windows)  # the first window is part of the start
+            self._closed_step, self._closed_at = self.pulse.step, time.time()
+            self.windows += 1
+            self._full = False
+
+    def _decay(self, module: nn.Embedding) -> float | None:
+        settings = self.optimizers.settings(module.weight)
+        return None if settings is None or "weight_decay" not in settings else float(settings["weight_decay"])
+
+    def examine(self) -> None:
+        """Let the embedding table be examined in full, and compare all of its rows with the start at the next close."""
+        table = self.attachment.table
+        if table is not None:
+            self._full = True
+            with outside_modes(), self.boundary.guard("monitor", "examine"):
+                job = partial(self.courses.examine, table.rows(), len(table.counts), self._provenance())
+                self.evaluator.put(job, extra=True)
+
+    def _provenance(self) -> dict[str, Any]:
+        expected = self.attachment.expected
+        coverage = {"places_expected": expected, "places_seen": expected - len(self.attachment.blind())}
+        return {"ended": time.time(), "step": self.pulse.step, "coverage": coverage}
+
+    def _totals(self) -> Totals:
+        return Totals(
+            expected=self.attachment.expected,
+            blind=self.attachment.blind(),
+            overhead=self.budget.overhead,
+            every=self.pulse.every,
+            seconds=self.seconds,
+            dropped=sum(observer.dropped for observer in self.observers),
+            reattached=self.attachment.reattached,
+        )
+
+    @property
+    def seconds(self) -> float:
+        """Processor time of all that was done so far, on all threads."""
+        return self._seconds + sum(observer.seconds for observer in self.observers) + self.evaluator.seconds
+
+    def _spent(self) -> dict[str, float]:
+        """Return our seconds, without what the start and examinations took, and those that the model was busy."""
+        busy = time.perf_counter() - self._began if self.pulse.training else self.pulse.busy
+        return {"ours": self.seconds - self.evaluator.extra_seconds, "busy": busy}
+
+    def _adapt(self) -> None:
+        """Keep to the budget. The ranks of one training must stay in step, so there nothing changes."""
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            return
+        self.budget.window_over(**self._spent())
+        self.pulse.every = self._every * self.budget.stretch
+
+    def _idle(self) -> None:
+        """Close a window that nobody will: in serving, when requests have stopped, or never came."""
+        waited = time.time() - self._closed_at >= IDLE_SECONDS
+        if waited and self.has_news and not (self.pulse.off or self.pulse.training):
+            self.close_windows()
