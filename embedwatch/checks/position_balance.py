@@ -33,6 +33,10 @@ class PositionBalance(RangeCheck):
         "Apply √D exactly once, or draw tokens and positions with the same standard deviation; then train anew."
     )
 
+    def applies(self, snapshot: Snapshot) -> bool:
+        """Return whether positions are added at all: rotary and relative ones are not."""
+        return super().applies(snapshot) and snapshot.number("position_scale_rms") is not None
+
     def reason(self, snapshot: Snapshot, measurement: Measurement) -> str:
         """Return both sizes."""
         tokens, positions = snapshot.number("token_scale_rms"), snapshot.number("position_scale_rms")

@@ -73,7 +73,10 @@ def test_the_reason_says_both_sizes() -> None:
 
 
 def test_without_added_positions_there_is_nothing_to_balance() -> None:
-    assert balance(InputParts(torch.ones(3, 4))).status == "unknown"
+    embedding = ours(d_model=64, positions="rope")
+    measurements, _ = EmbeddingScale().examine(InputParts(embedding.tokens(torch.arange(VOCABULARY)).detach()))
+    snapshot = Snapshot(Space("m", "table"), tuple(measurements), Provenance(time=0.0, rows=VOCABULARY, role="tokens"))
+    assert Judge([PositionBalance()]).judge(snapshot) == []
 
 
 @pytest.mark.parametrize("config", [{}, {"scaled": False}, {"positions": "rope"}, {"embedding_norm": True}])

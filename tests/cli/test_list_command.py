@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from embedwatch.cli import main
-from embedwatch.core import Check, Sink, Source, Statistic
+from embedwatch.core import Check, Diagnostic, Sink, Source, Statistic
 from embedwatch.core.registry import Plugin, registered
 
 KINDS: list[tuple[str, type[Plugin]]] = [
@@ -16,6 +16,7 @@ KINDS: list[tuple[str, type[Plugin]]] = [
     ("checks", Check),
     ("sinks", Sink),
     ("sources", Source),
+    ("diagnostics", Diagnostic),
 ]
 
 
@@ -44,6 +45,7 @@ def test_all_at_once_and_a_wrong_kind() -> None:
         "checks",
         "sinks",
         "sources",
+        "diagnostics",
     ]
     wrong = CliRunner().invoke(main, ["list", "chekcs"])
     assert wrong.exit_code == 2
