@@ -168,6 +168,19 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "embedwatch.sources",
     ),
     "embedwatch.judging": _BELOW[:1],
+    "embedwatch.observe": (*_BELOW[:4], "embedwatch.observe"),
+    "embedwatch.evaluator": _BELOW[:1],
+    "embedwatch.course": (*_BELOW[:1], "embedwatch.judging", "embedwatch.window"),
+    "embedwatch.self_report": (*_BELOW[:1], "embedwatch.course", "embedwatch.diagnostics.watching"),
+    "embedwatch.interventions": (*_BELOW[:1], "embedwatch.observe"),
+    "embedwatch.integrations": (
+        *_BELOW[:1],
+        "embedwatch.integrations",
+        "embedwatch.interventions",
+        "embedwatch.monitor",
+        "embedwatch.observe",
+        "embedwatch.rounds",
+    ),
     "embedwatch.recording": (*_BELOW[:1], "embedwatch.recording"),
 }
 """Package to the packages of ours that it may import, at whatever time."""
