@@ -113,15 +113,15 @@ class Monitor:
         self.pulse = Pulse(every=every, step=step, ticked=self._ticked)
         with outside_modes():
             self._attachment = Attachment(self.model, places, self.pulse, self.boundary, rows=rows, seed=seed)
-        self._courses = Courses(
-            self.name,
-            self._attachment,
-            self.boundary,
-            only=only,
-            skip=skip,
-            sinks=open_sinks(sinks),
-            tokenizer=tokenizer,
-        )
+            self._courses = Courses(
+                self.name,
+                self._attachment,
+                self.boundary,
+                only=only,
+                skip=skip,
+                sinks=open_sinks(sinks),
+                tokenizer=tokenizer,
+            )
         self._rounds = Rounds(self._attachment, self._courses, self.pulse, self.boundary, window=window, budget=budget)
         self.detached = False
         self._attachment.attach()

@@ -144,14 +144,14 @@ class Attachment:
         self._renew_table(modules)
 
     def _move(self, fixed: _Fixed, now: nn.Module) -> None:
-        """Hang an observer on another module, where none of the same sort sees it already, as where tables were tied."""
+        """Hang an observer on another module, unless one of the same sort sees it, as where tables were tied."""
         observer = fixed.hook
         if not isinstance(observer, Observer):
             return
         observer.place = replace(observer.place, module=now)
         others = [each.hook.place for each in self._fixed if each.module is now and isinstance(each.hook, Observer)]
         if any(place.side == observer.place.side and place.role == observer.place.role for place in others):
-            self._fixed.append(replace(fixed, module=now))  # with a handle that is spent: it waits for the next change
+            self._fixed.append(replace(fixed, module=now))  # its handle is spent: it waits for the next change
         else:
             self._hang(observer)
 

@@ -12,6 +12,9 @@ __all__ = ["outside_modes"]
 
 @contextmanager
 def outside_modes() -> Iterator[None]:
-    """Leave inference mode and record no gradients: what is made here can be used and updated anywhere."""
-    with torch.inference_mode(mode=False), torch.no_grad():
+    """Leave inference mode, record no gradients, and make tensors on the CPU where nothing else is said.
+
+    What is made here can be used and updated anywhere.
+    """
+    with torch.inference_mode(mode=False), torch.no_grad(), torch.device("cpu"):
         yield

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from embedwatch.core.boundary import Boundary
-from embedwatch.observe.modes import outside_modes
 from embedwatch.observe.outputs import named_tensor, vectors_of
 from embedwatch.observe.places import Place
 from embedwatch.observe.pulse import Pulse
@@ -76,6 +75,7 @@ class Observer(Hook):
     ) -> None:
         super().__init__(boundary, "observer", place.name)
         self.place = place
+        self.before = place.side == "input"
         self.rows = rows
         self.looks = 0
         self.dropped = 0
@@ -111,7 +111,7 @@ class Observer(Hook):
         if self._pulse.recomputing():
             return
         began = time.thread_time()
-        with outside_modes():
+        with torch.inference_mode(mode=False), torch.no_grad():
             self._look(first, second)
             self._boundary.recover(self._stage, self._name)
         self.seconds += time.thread_time() - began
@@ -203,6 +203,8 @@ class Added(Observer):
 class Begin(Hook):
     """A pre-hook on the watched model: a forward pass begins."""
 
+    before = True
+
     def __init__(self, pulse: Pulse, boundary: Boundary) -> None:
         super().__init__(boundary, "monitor", "forward")
         self._pulse = pulse
@@ -222,6 +224,8 @@ class Begin(Hook):
 
 class End(Begin):
     """A hook on the watched model: a forward pass is over, also where it failed."""
+
+    before = False
 
     def wants(self, *, grad: bool) -> bool:
         """Take note; nothing is to be seen."""

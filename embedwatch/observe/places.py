@@ -29,7 +29,7 @@ FUSED = (nn.TransformerEncoderLayer,)
 LISTS = (nn.ModuleList, nn.Sequential)
 NORM = re.compile(r"norm|^ln", re.IGNORECASE)
 EMBEDS = re.compile(r"embed", re.IGNORECASE)
-POSITIONS = re.compile(r"position|^wpe$", re.IGNORECASE)
+POSITIONS = re.compile(r"position|^wpe\b", re.IGNORECASE)
 POOLER = re.compile(r"pool", re.IGNORECASE)
 
 

@@ -99,6 +99,8 @@ class Scope(Hook):
         boundary: where exceptions of ours end.
     """
 
+    before = True
+
     def __init__(self, name: str, module: nn.Module, pulse: Pulse, boundary: Boundary) -> None:
         super().__init__(boundary, "scope", name)
         self.name = name

@@ -57,6 +57,9 @@ class Hook:
         stage, name: what they are counted by.
     """
 
+    before = False
+    """Whether it is a pre-hook."""
+
     def __init__(self, boundary: Boundary, stage: str, name: str) -> None:
         self._boundary, self._stage, self._name = boundary, stage, name
         self.key = next(_keys)
@@ -85,10 +88,11 @@ class Hook:
         """Return whether to see now. Asked once in each call, when it runs; compiled code itself runs without grad."""
         raise NotImplementedError
 
-    def __call__(
-        self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any = None
-    ) -> None:
-        """Be called by the module."""
+    def __call__(self, module: torch.nn.Module, args: tuple[Any, ...], *more: Any) -> None:
+        """Be called by the module, with keyword arguments and, after its forward, with the output."""
+        if len(more) != (1 if self.before else 2):
+            return  # hung up or taken away in the middle of a call on another thread: torch forgets the keywords then
+        kwargs, output = more[0], None if self.before else more[1]
         if torch.compiler.is_compiling():
             if torch.compiler.is_exporting():  # what is exported is nobody's to watch
                 return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence, Sized
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
 import torch
@@ -80,7 +81,7 @@ class BatchStatistic(Statistic[BatchT]):
             return
         self._fit(getattr(batch, "dimension", SCALARS))
         # whatever mode the model runs in: our state must stay usable outside it, and exact
-        with torch.inference_mode(mode=False), torch.no_grad(), torch.autocast(_device(batch), enabled=False):
+        with torch.inference_mode(mode=False), torch.no_grad(), _without_autocast(_device(batch)):
             self.add(batch)
 
     def merge(self, other: Statistic[BatchT]) -> None:
@@ -172,6 +173,11 @@ def check_tensor(name: str, value: object, shape: tuple[int | None, ...], dtype:
     if dtype.is_floating_point and not bool(torch.isfinite(value).all()):
         raise MergeError(f"`{name}` must be finite, got NaN or Inf; the state is damaged")
     return value
+
+
+def _without_autocast(device: str) -> AbstractContextManager[object]:
+    """Switch autocast off where it is on: leaving a block of it empties a cache that all threads share."""
+    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
 
 
 def _device(batch: object) -> str:
