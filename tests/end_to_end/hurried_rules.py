@@ -11,7 +11,7 @@ from tests.dashboards.tools import PROMETHEUS
 __all__ = ["MINUTE", "hurried"]
 
 MINUTE = 0.5
-"""Seconds that a minute of the rules takes: `for`, `keep_firing_for`, ranges, and the age of a stale place."""
+"""Seconds that a minute of the rules takes: `for`, `keep_firing_for`, ranges, the age of what is stale or failed."""
 OVERHEAD_ALLOWED = 10.0
 """Windows of a second instead of a minute, and no budget: what a window costs cannot be made short with it."""
 DURATION = re.compile(r"(?<=\[)(\d+)m(?=\])|(?<=for: )(\d+)m$", re.MULTILINE)
@@ -21,10 +21,10 @@ def hurried(folder: Path) -> Path:
     """Write the rules into a folder; return where they are."""
     text = PROMETHEUS.joinpath("embedwatch.rules.yml").read_text(encoding="utf-8")
     text, durations = DURATION.subn(lambda found: f"{int(found[1] or found[2]) * MINUTE * 1000:g}ms", text)
-    text, ages = re.subn(rf"> {STALE_AFTER * SECONDS}\b", f"> {STALE_AFTER * MINUTE:g}", text)
+    text, ages = re.subn(rf"([<>]) {STALE_AFTER * SECONDS}\b", rf"\1 {STALE_AFTER * MINUTE:g}", text)
     text, shares = re.subn(rf"> {OVERHEAD}\b", f"> {OVERHEAD_ALLOWED:g}", text)
     if not (durations and ages and shares):
-        raise AssertionError(f"the rules are written in another way: {durations} durations, {ages} ages, {shares} shares")
+        raise AssertionError(f"the rules are written otherwise: {durations} durations, {ages} ages, {shares} shares")
     path = folder / "hurried.rules.yml"
     path.write_text(text, encoding="utf-8")
     return path

@@ -7,33 +7,37 @@ import socket
 import statistics
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.openmetrics import parser
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 import embedwatch
 from embedwatch.core import Exhibit, Sink, Snapshot, Statistic, Verdict
 from embedwatch.core.registry import registered
-from embedwatch.exposition import PREFIX, catalogue
-from embedwatch.operations import resolve, rule_expressions, shipped
-from embedwatch.operations.check_alerts import alert_name, can_fail
+from embedwatch.exposition import CHECK_FAILED_TIME, CHECK_FAILING, PREFIX, alert_name, catalogue
+from embedwatch.operations import rule_expressions, shipped
+from embedwatch.operations.check_alerts import ONCE, can_fail
 from embedwatch.sinks._encoding import OPENMETRICS
 from embedwatch.sinks.memory import Memory
 from embedwatch.sinks.prometheus import Prometheus
 from tests.dashboards.grafana import Board, chosen, crowded
-from tests.dashboards.linter import names, selectors
+from tests.dashboards.linter import names
 from tests.dashboards.tools import committed_dashboards, committed_rules, needs_promtool, promtool
 from tests.end_to_end.hurried_rules import MINUTE, hurried
-from tests.end_to_end.live_training import LENGTH, LiveTraining
+from tests.end_to_end.live_training import LiveTraining
 from tests.prometheus_server import PrometheusServer, Sample, poll, require
 from tests.sinks.scraping import fetch
+
+pytestmark = pytest.mark.slow
+parse_openmetrics: Callable[[str], Iterable[Any]] = parser.text_string_to_metric_families
 
 SCRAPE = 1.0
 """Seconds between scrapes, and between evaluations of the rules."""
@@ -43,7 +47,7 @@ HEALTHY_SECONDS = 36 * MINUTE
 DEADLINE = 60.0
 MODEL = "Transformer"
 FIRING = 'ALERTS{alertname=~"Embedwatch.*",alertstate="firing"}'
-PUMP, LONG, SOUND = 1.05, 20.0, 2.0
+PUMP, LONG, SOUND = 1.05, 80.0, 2.0
 """Growth of a row in a step; times the median row at which it stops; those at which it is sound."""
 SCRAPES, SWIFT = 50, 0.1
 """So many scrapes, whose median takes less than so many seconds however busy the machine is."""
@@ -52,7 +56,16 @@ VERSIONS = 10
 MOST_SERIES = 1_500
 """A model of two layers has fewer series."""
 TOKENS = "embedding.tokens.weight"
-CHECKED = re.compile(rf'{PREFIX}check_failing{{check="\w+",severity="fail"}}')
+VERDICT = re.compile(r'check="(\w+)"')
+FOREIGN = {
+    "EmbedwatchDuplicateRows": "counted in vectors that are kept",
+    "EmbedwatchGroupsApart": "needs labels",
+}
+"""Alerts on checks of which a training is not asked, and why."""
+ABSENT = {"validation_loss"}
+"""Metrics of live statistics of which this training has none."""
+BRIEF = {"initial_loss_ratio"}
+"""Only the first window has it, which may be over before the first scrape."""
 EMPTY_IN_HEALTH = {
     "Checks at or past a limit": "none is",
     "Firing alerts": "the watchdog, which fires always, has no job",
@@ -92,7 +105,7 @@ class Live:
         self.training.check()
         return self.server.query(expression)
 
-    def alert(self, name: str, **labels: str) -> dict[str, Any]:
+    def alert(self, name: str, /, **labels: str) -> dict[str, Any]:
         """Return an alert once it fires."""
 
         def firing() -> dict[str, Any] | None:
@@ -126,7 +139,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
         sink = stack.enter_context(Prometheus(0))
         server = PrometheusServer(folder, [f"127.0.0.1:{sink.port}"], rules=[rules], interval=f"{SCRAPE:g}s")
         stack.enter_context(server)
-        sinks = [failing, sink, memory, f"textfile:{textfile}"]
+        sinks: list[Sink | str] = [failing, sink, memory, f"textfile:{textfile}"]
         training = stack.enter_context(LiveTraining(sinks, every=EVERY, rows=ROWS, window=WINDOW))
         made = Live(training, server, sink, failing, memory, textfile)
         made.wait(f"time() - min_over_time(timestamp({PREFIX}build_info)[10m:{SCRAPE:g}s]) > {HEALTHY_SECONDS}")
@@ -175,37 +188,36 @@ class TestHealth:
         foreign = {
             alert_name(check.name)
             for check in shipped()
-            if can_fail(check) and not (measured.issuperset(check.reads) and (not check.roles or roles & {*check.roles}))
+            if can_fail(check)
+            and not (measured.issuperset(check.reads) and (not check.roles or roles.intersection(check.roles)))
         }
         blind = set()
         for query in rule_expressions(committed_rules()):
-            looked_at = [*names(query.expr), *(found.group(0) for found in CHECKED.finditer(query.expr))]
-            if not all(live.query(each) for each in looked_at):
+            metrics = [name for name in names(query.expr) if name != CHECK_FAILED_TIME.name]  # there once one failed
+            judged = [f'{CHECK_FAILING.name}{{check="{check}"}}' for check in VERDICT.findall(query.expr)]
+            if not all(live.query(each) for each in (*metrics, *judged)):
                 blind.add(query.place)
-        assert blind == foreign
-        assert foreign == {"EmbedwatchDuplicateRows", "EmbedwatchGroupsApart"}
+        assert blind - {alert_name(check) for check in ONCE} == foreign
+        assert foreign == set(FOREIGN)
 
     def test_every_live_statistic_arrives(self, live: Live) -> None:
-        arrived = {sample["metric"]["__name__"] for sample in live.query(f'{{__name__=~"{PREFIX}.+"}}')}
+        found = live.query(f'count by (__name__) (last_over_time({{__name__=~"{PREFIX}.+"}}[10m]))')
+        arrived = {sample["metric"]["__name__"] for sample in found}
         told = [cls for cls in registered(Statistic).values() if cls.live and not cls.needs_reference]
-        missing = {
-            cls.name: metric.name
-            for cls in told
-            for metric in cls.metrics
-            if not arrived & {*catalogue()[PREFIX + metric.name].series}
-        }
-        assert missing == {"training": "validation_loss"}  # this training has none
+        families = [catalogue()[PREFIX + metric.name] for cls in told for metric in cls.metrics]
+        missing = {family.name.removeprefix(PREFIX) for family in families if not arrived.intersection(family.series)}
+        assert missing - BRIEF == ABSENT
         assert len(told) >= 10
 
 
 @needs_promtool
 class TestNumbers:
     def test_counters_only_grow(self, live: Live) -> None:
-        counters = [family for family in catalogue().values() if family.kind != "gauge"]
-        seen = {series: live.query(f"resets({series}[10m])") for family in counters for series in family.series}
-        assert [name for name, found in seen.items() if not found] == []
-        fallen = [sample["metric"] for found in seen.values() for sample in found if float(sample["value"][1])]
-        assert fallen == []
+        families = list(parse_text(fetch(live.sink.url).body.decode()))
+        series = {sample.name for family in families if family.type != "gauge" for sample in family.samples}
+        assert {f"{PREFIX}{name}" for name in ("norm_bucket", "norm_sum", "errors_total", "steps_total")} <= series
+        for name in series:
+            assert {float(sample["value"][1]) for sample in live.query(f"resets({name}[10m])")} == {0.0}, name
         assert live.query(f"changes({PREFIX}steps_total[10m]) >= 3")
 
     def test_totals_are_those_of_the_windows(self, live: Live) -> None:
@@ -224,10 +236,13 @@ class TestNumbers:
         assert found[f"{PREFIX}window_rows"] == windows[-1].provenance.rows
 
     def test_histograms_rate_properly(self, live: Live) -> None:
-        """Rows by step are as the Monitor was told, and the quantile lies within the buckets about the median."""
+        """Rows by step are as the Monitor was told, and the quantile lies in the bucket of the median or beside it.
+
+        A scrape may come after the rows of a window and before its steps.
+        """
         at = '{place="layers.0"}'
         rates = [f"sum(rate({PREFIX}{name}[20s]))" for name in (f"norm_count{at}", "steps_total")]
-        assert live.server.value(" / ".join(rates)) == pytest.approx(ROWS / EVERY, rel=0.15)
+        assert live.server.value(" / ".join(rates)) == pytest.approx(ROWS / EVERY, rel=0.3)
         estimate = live.server.value(f"histogram_quantile(0.5, sum by (le) (rate({PREFIX}norm_bucket{at}[20s])))")
         (median,) = live.query(f'{PREFIX}norm_quantile{{place="layers.0",q="0.5"}}')
         edges = sorted(float(sample["metric"]["le"]) for sample in live.query(f"{PREFIX}norm_bucket{at}"))
@@ -286,6 +301,7 @@ class TestTrouble:
 
         training.each_step = pump
         alert = live.alert("EmbedwatchTokenNormGrowth")
+        extreme = live.alert("EmbedwatchExtremeNorms", place="embedding.tokens")
         board = live.board()
         results = {result.query.place: result for result in (*board.results(), *board.others())}
         training.each_step = None
@@ -301,9 +317,11 @@ class TestTrouble:
             "segment": "all",
             "check": "token_norm_growth",
         }
-        described = alert["annotations"]["description"]
-        assert described.startswith(f"{MODEL} / {TOKENS}, segment all: run lengths until one token outgrows all")
-        assert ", limit 0. A row ten times as long" in described
+        assert described(alert).startswith(f"{MODEL} / {TOKENS}, segment all: run lengths until one ")
+        said = described(extreme)
+        value = re.search(r"embedding\.tokens, segment all: largest norm over median ([\d.]+), limit 50\.", said)
+        assert value is not None
+        assert 50 <= float(value[1]) <= 2 * LONG
         empty = [place for place in EMPTY_IN_HEALTH if not results[place].series]
         assert empty == []
         assert [fault for result in results.values() for fault in result.faults()] == []
@@ -312,16 +330,17 @@ class TestTrouble:
             sample["metric"] for sample in table
         ]
         live.resolved("EmbedwatchTokenNormGrowth")
+        live.resolved("EmbedwatchExtremeNorms")
 
-    def test_rows_of_nan(self, live: Live) -> None:
-        live.training.planting = True
+    def test_a_few_steps_with_nan(self, live: Live) -> None:
+        """They are over within one window, which is mostly over before the next scrape."""
+        for _ in range(WINDOW // EVERY):
+            live.training.do(partial(setattr, live.training, "planting", True))
+        live.training.planting = False
         alert = live.alert("EmbedwatchNonfiniteRows", place="layers.0")
         loss = live.alert("EmbedwatchNonfiniteLoss", place="training")
-        live.training.planting = False
         assert (alert["labels"]["severity"], alert["labels"]["model"]) == ("critical", MODEL)
-        described = alert["annotations"]["description"]
-        assert described.startswith(f"{MODEL} / layers.0, segment all: nonfinite rows ")
-        assert ", limit 1. One such row makes" in described
+        assert re.match(rf"{MODEL} / layers\.0, segment all: non-finite rows( \d+, limit 1)?\. One", described(alert))
         assert loss["labels"]["severity"] == "critical"
         live.resolved("EmbedwatchNonfiniteRows")
 
@@ -331,7 +350,7 @@ class TestTrouble:
         live.failing.broken = True
         alert = live.alert("EmbedwatchErrors", stage="sink", name="failing")
         live.failing.broken = False
-        assert alert["annotations"]["description"] == f"{MODEL}: sink failing raised exceptions."
+        assert described(alert) == f"{MODEL}: sink failing raised exceptions."
         assert live.server.value(f"{PREFIX}errors_total{{{part}}}") > 0
         assert live.query(f'{PREFIX}check_failing{{check="own_errors",severity="warn"}} == 1')
         live.resolved("EmbedwatchErrors")
@@ -344,8 +363,8 @@ class TestEnd:
     def test_what_ends_is_missed(self, live: Live) -> None:
         live.training.do(live.training.monitor.detach)
         stale = live.alert("EmbedwatchStale")
-        assert "layers.0, layers.1, monitor, norm, training" in stale["annotations"]["description"]
-        assert "token_table" not in stale["annotations"]["description"]
+        assert "layers.0, layers.1, monitor, norm, training" in described(stale)
+        assert "token_table" not in described(stale)
         live.sink.close()
         with socket.socket() as probe:
             assert probe.connect_ex(("127.0.0.1", live.sink.port)) != 0
@@ -356,6 +375,10 @@ class TestEnd:
         live.resolved("EmbedwatchStale")
 
 
+def described(alert: dict[str, Any]) -> str:
+    return str(alert["annotations"]["description"])
+
+
 def snapshots(live: Live, place: str = "") -> list[Snapshot]:
     """Return what was delivered of a place, or of all."""
-    return [each for each, *_ in list(live.memory.written) if place in ("", each.space.place)]
+    return [each for each, *_ in list(live.memory.deliveries) if place in ("", each.space.place)]
