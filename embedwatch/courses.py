@@ -172,15 +172,22 @@ class Courses:
         self._windows += 1
         table = self._attachment.table
         if state is not None and table is not None:
-            self._courses[table.name].update(state.batch())
+            with self._boundary.guard("window", table.name):
+                self._courses[table.name].update(state.batch())
         for step, scalars in steps:
-            numbers = {name: float(value) for name, value in scalars.items()}
-            self._courses[TRAINING].update(TrainingStep(step, numbers))
+            self._courses[TRAINING].update(TrainingStep(step, dict(self._numbers(scalars))))
         for place, course in list(self._courses.items()):
             if place not in (TABLE, WATCHING):
                 more = self._embedding(state, decay) if course.role == "tokens" else ()
-                self._deliver(course.close(**provenance, fingerprint=self._fingerprint, more=more))
+                with self._boundary.guard("window", place):
+                    self._deliver(course.close(**provenance, fingerprint=self._fingerprint, more=more))
         self._deliver(self._own.judge(totals, {**provenance, "fingerprint": self._fingerprint}))
+
+    def _numbers(self, scalars: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+        """Yield the scalars of a step as numbers; what is none is counted and left out."""
+        for name, value in scalars.items():
+            with self._boundary.guard("scalar", name):
+                yield name, float(value)
 
     def _embedding(self, state: TableState | None, decay: float | None) -> Sequence[Measurement]:
         """Measure what is summed before the first layer, and whether the table decays."""
@@ -202,7 +209,10 @@ class Courses:
         for sink, _ in self._sinks:
             if not self._boundary.is_off("sink", sink.name) or self._windows % RETRY == 0:
                 with self._boundary.guard("sink", sink.name):
-                    sink.write(judgement.snapshot, judgement.verdicts, judgement.exhibits)
+                    if sink.wants_windows and judgement.window is not None:
+                        sink.write_window(judgement.window, judgement.snapshot)
+                    else:
+                        sink.write(judgement.snapshot, judgement.verdicts, judgement.exhibits)
                     self._boundary.recover("sink", sink.name)
 
     def close(self) -> None:

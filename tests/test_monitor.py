@@ -218,6 +218,17 @@ def test_a_loss_that_is_no_number_is_a_finding() -> None:
         assert "nonfinite_loss" not in {verdict.check for verdict in monitor.findings}
 
 
+def test_a_scalar_that_is_no_number_is_counted_and_the_others_are_kept() -> None:
+    model = tiny()
+    with watch(model, every=1, window=5, sinks=[], budget=None) as monitor:
+        train(model, monitor, 2)
+        monitor.step(loss="much", lr=0.5, gradient_norm=torch.zeros(3))  # type: ignore[arg-type]
+        monitor.flush()
+        assert monitor.errors == {("scalar", "loss"): 1, ("scalar", "gradient_norm"): 1}
+        assert monitor.snapshots["training"].number("learning_rate") == 0.5
+        assert any(verdict.check == "own_errors" for verdict in monitor.findings)
+
+
 def test_findings_go_to_the_log_by_default_when_they_come_and_only_then(caplog: pytest.LogCaptureFixture) -> None:
     model = tiny()
     with torch.no_grad():
