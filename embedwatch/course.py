@@ -27,11 +27,19 @@ Names = Callable[[Sequence[int]], Sequence[str]]
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a closed window came to."""
+    """What a closed window came to.
+
+    Args:
+        snapshot: what was measured.
+        verdicts: what checks made of it.
+        exhibits: those that verdicts cite which are not ok.
+        window: what was closed, for whom wants to merge it; not held any longer than the delivery takes.
+    """
 
     snapshot: Snapshot
     verdicts: tuple[Verdict, ...]
     exhibits: tuple[Exhibit, ...]
+    window: Window | None = None
 
 
 @dataclass
@@ -77,16 +85,18 @@ class Course:
         window, self.window = self.window, self._fresh()
         window.close(ended)
         snapshot = window.snapshot(self.space, role=self.role, **provenance)
-        return self.publish(replace(snapshot, measurements=(*snapshot.measurements, *more)), window.exhibits)
+        judgement = self.publish(replace(snapshot, measurements=(*snapshot.measurements, *more)), window.exhibits)
+        return replace(judgement, window=window)
 
     def publish(self, snapshot: Snapshot, exhibits: Exhibits = lambda names: []) -> Judgement:
         """Judge a Snapshot against those before it, and make the exhibits that verdicts cite which are not ok."""
         verdicts = tuple(self.judge.judge(snapshot, history=self.history))
         graver = [verdict for verdict in verdicts if verdict.status in ("warn", "fail")]
         cited = sorted({name for verdict in graver for name in verdict.evidence.exhibits})
-        made = exhibits(cited) if cited else []
-        if self.names is not None:
-            made = [exhibit.with_names(self.names) for exhibit in made]
+        made: list[Exhibit] = []
+        with self.boundary.guard("exhibit", "names", recovers=True):
+            found = exhibits(cited) if cited else []
+            made += found if self.names is None else [exhibit.with_names(self.names) for exhibit in found]
         self.last = Judgement(snapshot, verdicts, tuple(made))
         self.history.append(snapshot)
         return self.last

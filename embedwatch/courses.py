@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -26,6 +26,7 @@ from embedwatch.observe.places import Place
 from embedwatch.observe.tables import TableState
 from embedwatch.selection import Selection
 from embedwatch.self_report import SelfReport, Totals
+from embedwatch.sinks import open_sinks
 
 __all__ = ["Courses"]
 
@@ -35,6 +36,8 @@ KINDS = {"tokens": "tokens", "training": "steps"}
 """Role of a place to the kind of batch that its statistics are fed; else vectors."""
 PARTS = ("token", "position", "embedding")
 """Roles of what is summed before the first layer, and of the sum."""
+DEFECTS = ("nonfinite_rows", "nonfinite_losses_total")
+"""Measurements that say what was not finite in a window."""
 RETRY = 10
 """A sink that was switched off is tried again every so many windows: a disk may have room again."""
 
@@ -49,7 +52,6 @@ class Courses:
         attachment: what is watched.
         boundary: where exceptions of ours end.
         only, skip: what to measure and ask.
-        sinks: where windows go, and whether each is closed at the end.
         tokenizer: names tokens.
     """
 
@@ -61,15 +63,18 @@ class Courses:
         *,
         only: Sequence[str],
         skip: Sequence[str],
-        sinks: Sequence[tuple[Sink, bool]],
         tokenizer: Any = None,
     ) -> None:
         self._model, self._attachment, self._boundary = model, attachment, boundary
-        self._sinks = list(sinks)
+        self._sinks: list[tuple[Sink, bool]] = []
         kinds = ("vectors", *KINDS.values())
         self._selections = {kind: Selection.live(kind, only=only, skip=skip) for kind in kinds}
         checks = [check for name, check in registered(Check).items() if name not in skip]
         self._judge = Judge([check() for check in checks], boundary=boundary)
+        self.urgent = False
+        """Whether something was seen that should not wait for the end of the window: the first rows that are not
+        finite at a place, or the first such loss."""
+        self._alarmed: set[str] = set()
         self._fingerprint = _fingerprint(attachment)
         self._names = _token_names(tokenizer)
         self._sums: dict[str, Tensor] = {}
@@ -77,18 +82,37 @@ class Courses:
         self._courses: dict[str, Course] = {}
         for place, role in self._known():
             self._course(place, role)
-        self._own = SelfReport(self._course(WATCHING, "watching"), boundary, self._may_fail(checks))
+        self._checks = checks
+        self._own = SelfReport(self._course(WATCHING, "watching"), boundary, ())
+
+    def open(self, sinks: Iterable[Sink | str]) -> None:
+        """Open the sinks, the last of what can fail; those that are given as texts are closed at the end.
+
+        Raises:
+            UsageError: if one is none; what was opened before is closed.
+        """
+        try:
+            for sink in sinks:
+                self._sinks += open_sinks([sink])
+        except BaseException:
+            self.close()
+            raise
+        self._own.parts(self._may_fail(self._checks))
 
     def _known(self) -> Iterator[tuple[str, str]]:
         """Yield the Spaces that are known from the start, with their roles."""
         for observer in self._attachment.observers:
             if not observer.place.optional:
                 yield observer.place.name, observer.place.role
-        table = self._attachment.table
-        if table is not None:
-            yield TABLE, "table"
+        for table in self._attachment.tables:
+            yield self._examined(table.name), "table"
             yield table.name, "tokens"
         yield TRAINING, "training"
+
+    def _examined(self, name: str) -> str:
+        """Return the place of a table that is examined in full: `token_table`, that of the first."""
+        first = self._attachment.tables[0].name == name
+        return TABLE if first else f"{TABLE}.{name.removesuffix('.weight')}"
 
     def _may_fail(self, checks: Sequence[type[Check]]) -> Iterator[tuple[str, str]]:
         for selection in self._selections.values():
@@ -108,14 +132,14 @@ class Courses:
     @property
     def dimension(self) -> int:
         """D of the embedding table."""
-        table = self._attachment.table
-        return 1 if table is None else table.module.embedding_dim
+        return max((table.dimension for table in self._attachment.tables), default=1)
 
     @property
     def chance(self) -> float | None:
         """The loss of a model that knows nothing: ln V."""
-        table = self._attachment.table
-        return None if table is None else math.log(len(table.counts))
+        tables = self._attachment.tables
+        rows = len(tables[0].counts) if tables else 0
+        return math.log(rows) if rows > 1 else None
 
     def judgements(self) -> dict[str, Judgement]:
         """Return the last judgement of each place."""
@@ -125,7 +149,7 @@ class Courses:
         """Return the most bytes that statistics hold: the open window of each place, and the one that is closing."""
         held = [
             sum(statistic.memory(self.dimension) for statistic in course.window.statistics.values())
-            for course in self._courses.values()
+            for course in list(self._courses.values())
         ]
         return sum(held) + max(held, default=0)
 
@@ -147,59 +171,85 @@ class Courses:
             batch = VectorBatch(rows.cpu(), numbers.cpu(), source=place.name)
             calls.setdefault(look.call, []).append(batch if valid is None else batch.take(valid.cpu()))
         for call, batches in calls.items():
-            joined = VectorBatch.concat(batches)
-            if place.role in PARTS:
-                self._sums[place.role] = joined.rows
-            if place.role in ROLES:
-                self._course(place.name if call == 0 else f"{place.name}#{call}", place.role).update(joined)
+            name = place.name if call == 0 else f"{place.name}#{call}"
+            for joined in _joined(batches):
+                self._alarm(name, sound=bool(joined.finite.all()))
+                if place.role in PARTS:
+                    self._sums[place.role] = joined.rows
+                if place.role in ROLES:
+                    self._course(name, place.role).update(joined)
 
-    def examine(self, batch: VectorBatch, rows: int, provenance: Mapping[str, Any]) -> None:
-        """Judge the embedding table, which has so many rows, of which these were taken."""
-        course = self._courses[TABLE]
+    def _alarm(self, name: str, *, sound: bool) -> None:
+        """Do not let what is not finite wait, the first time; it may come again after a sound window."""
+        if not sound and name not in self._alarmed:
+            self._alarmed.add(name)
+            self.urgent = True
+
+    def take_steps(self, steps: Steps) -> None:
+        """Add training steps."""
+        for step, scalars in steps:
+            numbers = dict(self._numbers(scalars))
+            self._alarm(TRAINING, sound=math.isfinite(numbers.get("loss", 0.0)))
+            with self._boundary.guard("step", "record", recovers=True):
+                self._courses[TRAINING].update(TrainingStep(step, numbers))
+
+    def examine(self, name: str, batch: VectorBatch, rows: int, provenance: Mapping[str, Any]) -> None:
+        """Judge an embedding table, which has so many rows, of which these were taken."""
+        course = self._courses[self._examined(name)]
         course.update(batch)
         notes = [] if len(batch) == rows else [f"{len(batch):,} of {rows:,} rows were examined, chosen by hash."]
         self._deliver(course.close(**provenance, fingerprint=self._fingerprint, notes=notes))
 
     def close_windows(
         self,
-        state: TableState | None,
-        decay: float | None,
+        states: Sequence[TableState],
         steps: Steps,
         totals: Totals,
         provenance: Mapping[str, Any],
     ) -> None:
         """Close, measure, judge and deliver every open window."""
         self._windows += 1
-        table = self._attachment.table
-        if state is not None and table is not None:
-            with self._boundary.guard("window", table.name):
-                self._courses[table.name].update(state.batch())
-        for step, scalars in steps:
-            self._courses[TRAINING].update(TrainingStep(step, dict(self._numbers(scalars))))
-        for place, course in list(self._courses.items()):
-            if place not in (TABLE, WATCHING):
-                more = self._embedding(state, decay) if course.role == "tokens" else ()
-                with self._boundary.guard("window", place):
-                    self._deliver(course.close(**provenance, fingerprint=self._fingerprint, more=more))
+        self.take_steps(steps)
+        more: dict[str, Sequence[Measurement]] = {}
+        for place, state in enumerate(states):
+            with self._boundary.guard("window", state.name, recovers=True):
+                self._courses[state.name].update(state.batch())
+                more[state.name] = self._embedding(state, first=place == 0)
+        for name, course in list(self._courses.items()):
+            if course.role not in ("table", "watching"):
+                with self._boundary.guard("window", name, recovers=True):
+                    self._close(name, course, {**provenance, "more": more.get(name, ())})
+        self.urgent = False
         self._deliver(self._own.judge(totals, {**provenance, "fingerprint": self._fingerprint}))
 
     def _numbers(self, scalars: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
         """Yield the scalars of a step as numbers; what is none is counted and left out."""
         for name, value in scalars.items():
-            with self._boundary.guard("scalar", name):
-                yield name, float(value)
+            numbers: list[float] = []
+            with self._boundary.guard("scalar", name, recovers=True):
+                numbers.append(float(value))
+            yield from ((name, number) for number in numbers)
 
-    def _embedding(self, state: TableState | None, decay: float | None) -> Sequence[Measurement]:
-        """Measure what is summed before the first layer, and whether the table decays."""
+    def _close(self, name: str, course: Course, provenance: Mapping[str, Any]) -> None:
+        judgement = course.close(**provenance, fingerprint=self._fingerprint)
+        if judgement is not None:
+            defects = (judgement.snapshot.number(count) for count in DEFECTS)
+            if not any(defects):
+                self._alarmed.discard(name)
+        self._deliver(judgement)
+
+    def _embedding(self, state: TableState, *, first: bool) -> Sequence[Measurement]:
+        """Measure what is summed before the first layer, for the first table, and whether a table decays."""
+        sums = self._sums if first else {}
         parts = InputParts(
-            self._sums.get("token", torch.zeros(0, self.dimension)),
-            self._sums.get("position"),
-            decay,
-            entering=self._sums.get("embedding"),
-            table=None if state is None else state.scale(self.dimension),
+            sums.get("token", torch.zeros(0, self.dimension)),
+            sums.get("position"),
+            state.decay,
+            entering=sums.get("embedding"),
+            table=state.scale(self.dimension),
         )
         found: list[Measurement] = []
-        with self._boundary.guard("diagnostic", EmbeddingScale.name):
+        with self._boundary.guard("diagnostic", EmbeddingScale.name, recovers=True):
             found += EmbeddingScale().examine(parts)[0]
         return found
 
@@ -238,4 +288,17 @@ def _token_names(tokenizer: Any) -> Names | None:
     convert = convert or getattr(tokenizer, "id_to_token", None)
     if convert is None:
         return None
-    return lambda numbers: [str(convert(number) or number) for number in numbers]
+
+    def name(number: int) -> str:
+        try:
+            return str(convert(number) or number)
+        except Exception:  # noqa: BLE001 - a table may have more rows than the tokenizer has tokens
+            return str(number)
+
+    return lambda numbers: [name(number) for number in numbers]
+
+
+def _joined(batches: Sequence[VectorBatch]) -> list[VectorBatch]:
+    """Join batches of one width; those of another stay apart, for the window to refuse."""
+    widths = {batch.dimension for batch in batches}
+    return [VectorBatch.concat(batches)] if len(widths) == 1 else list(batches)

@@ -57,8 +57,8 @@ class Evaluator:
         """CPU seconds of all jobs."""
         self.extra_seconds = 0.0
         """Those of jobs beside the regular ones."""
-        self.beat = time.time()
-        """When it last showed life."""
+        self.beat = time.monotonic()
+        """When it last showed life, by a clock that never jumps."""
         self._thread = threading.Thread(target=self._run, name="embedwatch-evaluator", daemon=True)
         self._start()
 
@@ -105,6 +105,10 @@ class Evaluator:
             raise failure
         return finished
 
+    def stop(self) -> None:
+        """End after what waits, without waiting for it."""
+        self._jobs.put(None)
+
     def close(self, timeout: float | None = 60.0) -> None:
         """Do what waits, and end. Calling it again does nothing."""
         self._jobs.put(None)
@@ -117,7 +121,7 @@ class Evaluator:
         self._ready.set()
         self._go.wait()
         while True:
-            self.beat = time.time()
+            self.beat = time.monotonic()
             try:
                 entry = self._jobs.get(timeout=self._period)
             except queue.Empty:
@@ -134,7 +138,7 @@ class Evaluator:
     def _do(self, job: Job, *, extra: bool) -> None:
         began = time.thread_time()
         try:
-            with self._boundary.guard("evaluator", "job"), torch.no_grad():
+            with self._boundary.guard("evaluator", "job", recovers=True), torch.no_grad():
                 job()
         except Exception as error:  # noqa: BLE001 - the thread goes on; whoever waits is told
             self._failure = self._failure or error

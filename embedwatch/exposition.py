@@ -18,10 +18,12 @@ __all__ = [
     "HEAD_LABEL",
     "OWN",
     "PREFIX",
+    "RUNBOOKS",
     "SEVERITIES",
     "SPACE_LABELS",
     "VERSION",
     "Family",
+    "alert_name",
     "catalogue",
     "clash",
     "exposed_name",
@@ -31,6 +33,8 @@ __all__ = [
 
 VERSION = __version__
 PREFIX = "embedwatch_"
+RUNBOOKS = "https://example.com/embedwatch/runbooks"
+"""Where the pages of `docs/runbooks/` are served, unless somebody says otherwise: one for each alert, by its name."""
 SPACE_LABELS = ("model", "place", "segment")
 HEAD_LABEL = "head"
 """Beside the labels of a Space, only where it is the Space of one head."""
@@ -56,6 +60,7 @@ class Family:
     help: str
     kind: Kind = "gauge"
     labels: tuple[str, ...] = ()
+    unit: str = ""
 
     @property
     def series(self) -> tuple[str, ...]:
@@ -70,28 +75,45 @@ class Family:
         return frozenset((base, self.name, *self.series, *created))
 
 
-def _own(name: str, help_text: str, *labels: str, kind: Kind = "gauge") -> Family:
-    return Family(PREFIX + name, help_text, kind, labels)
+def _own(name: str, help_text: str, *labels: str, kind: Kind = "gauge", unit: str = "") -> Family:
+    return Family(PREFIX + name, help_text, kind, labels, unit)
 
 
 _JUDGED = (*SPACE_LABELS, "check")
 BUILD_INFO = _own("build_info", "Always 1; its label is the version of embedwatch that exposes this.", "version")
-WINDOW_ROWS = _own("window_rows", "Rows that the last window rests on; 0 before the first.", *SPACE_LABELS)
+WINDOW_ROWS = _own("window_rows", "Rows that the last window rests on; 0 before the first.", *SPACE_LABELS, unit="rows")
 WINDOW_TIME = _own(
-    "window_timestamp_seconds", "When the last window closed, in seconds since 1970; absent before.", *SPACE_LABELS
+    "window_timestamp_seconds",
+    "When the last window closed, in seconds since 1970; absent before.",
+    *SPACE_LABELS,
+    unit="seconds",
 )
-TRAINING_STEP = _own("training_step", "Training step of the last window that knew one.", "model")
+TRAINING_STEP = _own("training_step", "Training step of the last window that knew one.", "model", unit="steps")
 THRESHOLD = _own("threshold", "Where the value of a check turns unhealthy, in its own unit.", *_JUDGED, "severity")
 CHECK_FAILING = _own("check_failing", "1 where a check found this severity or worse.", *_JUDGED, "severity")
+CHECK_FAILED_TIME = _own(
+    "check_failed_timestamp_seconds",
+    "When the last window closed in which a check failed, in seconds since 1970; absent where none did.",
+    *_JUDGED,
+    unit="seconds",
+)
 CHECK_UNKNOWN = _own("check_unknown", "1 where a check could not judge: it failed, or saw too little.", *_JUDGED)
 COLLECTOR_SUCCESS = _own("collector_success", "0 where part of what should be exposed is missing.", "collector")
 LABEL_OVERFLOW = _own(
-    "label_overflow_total", "Label values replaced by `other` since there were too many.", "label", kind="counter"
+    "label_overflow_total",
+    "Label values replaced by `other` since there were too many.",
+    "label",
+    kind="counter",
+    unit="values",
 )
-SERIES = _own("series", "Series in this exposition.")
-SERIES_LIMIT = _own("series_limit", "So many series are exposed at most.")
-SERIES_DROPPED = _own("series_dropped", "Series left out of this exposition since it would be too large.")
-LAST_PUBLICATION = _own("last_publication_timestamp_seconds", "When this was written, in seconds since 1970.")
+SERIES = _own("series", "Series in this exposition.", unit="series")
+SERIES_LIMIT = _own("series_limit", "So many series are exposed at most.", unit="series")
+SERIES_DROPPED = _own(
+    "series_dropped", "Series left out of this exposition since it would be too large.", unit="series"
+)
+LAST_PUBLICATION = _own(
+    "last_publication_timestamp_seconds", "When this was written, in seconds since 1970.", unit="seconds"
+)
 
 OWN = (
     BUILD_INFO,
@@ -100,6 +122,7 @@ OWN = (
     TRAINING_STEP,
     THRESHOLD,
     CHECK_FAILING,
+    CHECK_FAILED_TIME,
     CHECK_UNKNOWN,
     COLLECTOR_SUCCESS,
     LABEL_OVERFLOW,
@@ -122,6 +145,16 @@ def exposed_name(metric: Metric) -> str:
     return PREFIX + metric.name
 
 
+def alert_name(check: str) -> str:
+    """Return the name of the alert on a check.
+
+    Example:
+        >>> alert_name("dead_dimensions")
+        'EmbedwatchDeadDimensions'
+    """
+    return "Embedwatch" + "".join(word.capitalize() for word in check.split("_"))
+
+
 @lru_cache(maxsize=4096)
 def family_of(metric: Metric) -> Family:
     """Return the family of a metric: its labels follow those of the Space.
@@ -140,7 +173,7 @@ def family_of(metric: Metric) -> Family:
             f"`labels` of {metric.name!r} must be ASCII identifiers other than {', '.join(RESERVED)}, got {wrong}; "
             "rename them"
         )
-    family = Family(exposed_name(metric), metric.help, metric.kind, (*SPACE_LABELS, *metric.labels))
+    family = Family(exposed_name(metric), metric.help, metric.kind, (*SPACE_LABELS, *metric.labels), metric.unit)
     if not family.claims.isdisjoint(OWN_NAMES):
         raise RegistrationError(
             f"`name` of a metric must not be that of what the exposition adds, got {metric.name!r}; rename it"

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import atexit
+import inspect
 import logging
+import operator
 import os
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, get_args
 
 from torch import Tensor, nn
 
 from embedwatch.core.boundary import Boundary, OnError
-from embedwatch.core.errors import UsageError
+from embedwatch.core.errors import UsageError, did_you_mean
 from embedwatch.core.exhibit import Exhibit
 from embedwatch.core.sink import Sink
 from embedwatch.core.snapshot import Snapshot
@@ -26,7 +29,6 @@ from embedwatch.observe.modes import outside_modes
 from embedwatch.observe.places import Place, Places, unwrapped
 from embedwatch.observe.pulse import Pulse
 from embedwatch.rounds import Rounds, Scalar
-from embedwatch.sinks import open_sinks
 
 __all__ = ["Monitor", "watch"]
 
@@ -35,7 +37,7 @@ log = logging.getLogger(__name__)
 WAIT = 120.0
 """Seconds to wait for what is left to judge."""
 
-_monitors: weakref.WeakKeyDictionary[nn.Module, Monitor] = weakref.WeakKeyDictionary()
+_monitors: weakref.WeakKeyDictionary[nn.Module, weakref.ref[Monitor]] = weakref.WeakKeyDictionary()
 
 
 def watch(model: nn.Module, **options: Any) -> Monitor:
@@ -52,6 +54,13 @@ def watch(model: nn.Module, **options: Any) -> Monitor:
         >>> monitor.snapshots["0"].provenance.rows
         50
     """
+    known = list(inspect.signature(Monitor).parameters)[1:]
+    for option in options:
+        if option not in known:
+            hint = did_you_mean(option, known)
+            raise UsageError(
+                " ".join(filter(None, (f"`watch` has no option {option!r};", hint, f"it has {', '.join(known)}")))
+            )
     return Monitor(model, **options)
 
 
@@ -103,12 +112,9 @@ class Monitor:
         step: int = 0,
         on_error: OnError = "count",
     ) -> None:
-        _check(model, every=every, rows=rows, window=window, budget=budget)
+        _check(model, every=every, rows=rows, window=window, budget=budget, seed=seed, step=step, on_error=on_error)
         self.model = unwrapped(model)
-        earlier = _monitors.get(self.model)
-        if earlier is not None:
-            earlier.detach()
-        self.name = name or _name(self.model)
+        self.name = name or _free(_name(self.model), self.model)
         self.boundary = Boundary(on_error=on_error)
         self.pulse = Pulse(every=every, step=step, ticked=self._ticked)
         with outside_modes():
@@ -117,15 +123,18 @@ class Monitor:
                 self.name,
                 self._attachment,
                 self.boundary,
-                only=only,
-                skip=skip,
-                sinks=open_sinks(sinks),
+                only=_listed("only", only),
+                skip=_listed("skip", skip),
                 tokenizer=tokenizer,
             )
+        earlier = _watching(self.model)
+        if earlier is not None:  # now that nothing but the sinks can be wrong: they may want what it holds, as a port
+            earlier.detach()
+        self._courses.open(_listed("sinks", sinks))
         self._rounds = Rounds(self._attachment, self._courses, self.pulse, self.boundary, window=window, budget=budget)
         self.detached = False
         self._attachment.attach()
-        _monitors[self.model] = self
+        _monitors[self.model] = weakref.ref(self)
         _alive.add(self)
         self._rounds.evaluator.put(self._courses.expect)
         self.examine()
@@ -139,14 +148,16 @@ class Monitor:
             scalars: what is known of it, such as `loss`, `lr`, `batch_size`, `validation_loss`; a tensor is read
                 later, so that nothing waits for the device.
         """
+        if step is not None:
+            step = _steps_done(step)
         self._rounds.tick("manual", step, {name: _kept(value) for name, value in scalars.items()})
 
     def flush(self, *, wait: bool = True) -> None:
         """Close the open windows now, and by default wait until they are judged and delivered."""
         if not self.detached:
             self._rounds.close_windows()
-        if wait:
-            self._rounds.evaluator.wait(WAIT)
+        if wait and not self._rounds.evaluator.wait(WAIT):
+            log.warning("embedwatch: %s: windows are not judged after %.0f s", self.name, WAIT)
 
     def examine(self) -> None:
         """Let the embedding table be examined in full: at the start, at a checkpoint, at the end."""
@@ -160,21 +171,23 @@ class Monitor:
         """
         if self.detached:
             return
-        self.examine()
-        if self._rounds.has_news:
-            self._rounds.close_windows()
+        if self.pulse.forwards:  # a model that never ran has nothing to say
+            self.examine()
+            if self._rounds.has_news:
+                self._rounds.close_windows()
         self.detached = self.pulse.off = True
         self._attachment.remove()
         self._rounds.optimizers.close()
-        if _monitors.get(self.model) is self:
+        if _watching(self.model) is self:
             del _monitors[self.model]
         _alive.discard(self)
         evaluator = self._rounds.evaluator
         evaluator.put(self._courses.close)
         try:
-            evaluator.wait(WAIT)
+            if not evaluator.wait(WAIT):
+                log.warning("embedwatch: %s: what was left is not judged after %.0f s, and is lost", self.name, WAIT)
         finally:
-            evaluator.close()
+            evaluator.close(timeout=1.0)
 
     def _ticked(self) -> None:
         self._rounds.ticked()
@@ -233,6 +246,11 @@ class Monitor:
         """Processor time of all that was done so far, on all threads."""
         return self._rounds.seconds
 
+    @property
+    def windows(self) -> int:
+        """Windows that were closed."""
+        return self._rounds.windows
+
     def blind(self) -> Mapping[str, str]:
         """Return the places that saw nothing yet, each with the likely cause."""
         return self._attachment.blind()
@@ -240,31 +258,87 @@ class Monitor:
     def memory(self) -> int:
         """Return the most bytes that watching holds: statistics of all places, rows that wait, what is remembered."""
         rows = sum(observer.most_bytes(self._courses.dimension) for observer in self._rounds.observers)
-        table = self._attachment.table
-        return self._courses.memory() + rows + CAPACITY + (0 if table is None else table.memory())
+        return self._courses.memory() + rows + CAPACITY + sum(table.memory() for table in self._attachment.tables)
 
     def __repr__(self) -> str:
         blind = len(self.blind()) if self.pulse.forwards else self._attachment.expected
         overhead = "" if self.overhead is None else f", {self.overhead:.2%} of its time"
-        state = "detached" if self.detached else f"one step in {self.pulse.every}"
+        state = "detached" if self.detached else f"one step in {self.pulse.every}, windows of {self._rounds.window}"
         return (
             f"Monitor({self.name}: {self._attachment.expected - blind} of {self._attachment.expected} places seen, "
-            f"step {self.pulse.step:,}, {state}, {self._rounds.windows} windows, {self.status}{overhead})"
+            f"step {self.pulse.step:,}, {state}, {self.windows} judged, {self.status}{overhead})"
         )
+
+
+watch.__signature__ = inspect.signature(Monitor)  # type: ignore[attr-defined]  # what help() and editors show
 
 
 def _kept(value: Scalar) -> Scalar:
     return value.detach().clone() if isinstance(value, Tensor) else value
 
 
-def _check(model: object, *, every: int, rows: int, window: int, budget: float | None) -> None:
+def _watching(model: nn.Module) -> Monitor | None:
+    """Return the Monitor that watches a model now."""
+    reference = _monitors.get(model)
+    return None if reference is None else reference()
+
+
+def _listed(name: str, given: Any) -> list[Any]:
+    """Return what is given as a list; one text counts as one."""
+    if isinstance(given, (str, Sink)):
+        return [given]
+    kinds = (str, Sink) if name == "sinks" else (str,)
+    found = list(given) if isinstance(given, Iterable) else [given]
+    if not all(isinstance(each, kinds) for each in found):
+        raise UsageError(f"`{name}` must be a list of names, got {given!r}; `embedwatch list` shows all")
+    return found
+
+
+def _check(
+    model: object,
+    *,
+    every: object,
+    rows: object,
+    window: object,
+    budget: object,
+    seed: object,
+    step: object,
+    on_error: object,
+) -> None:
     if not isinstance(model, nn.Module):
         raise UsageError(f"`model` must be a torch module, got {type(model).__name__}; pass the model itself")
     for name, value in (("every", every), ("rows", rows), ("window", window)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        if not _is_whole(value, 1):
             raise UsageError(f"`{name}` must be a whole number of at least 1, got {value!r}; 10, 256 and 100 are usual")
-    if budget is not None and not 0 < budget <= 1:
+    for name, value in (("seed", seed), ("step", step)):
+        if not _is_whole(value, 0):
+            raise UsageError(f"`{name}` must be a whole number of at least 0, got {value!r}; 0 is usual")
+    if on_error not in get_args(OnError):
+        raise UsageError(f"`on_error` must be one of {', '.join(get_args(OnError))}, got {on_error!r}; count is usual")
+    is_share = isinstance(budget, (int, float)) and not isinstance(budget, bool) and 0 < budget <= 1
+    if budget is not None and not is_share:
         raise UsageError(f"`budget` must be above 0 and at most 1, got {budget!r}; 0.01 is one percent")
+
+
+def _is_whole(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _steps_done(step: Any) -> int:
+    try:
+        done = operator.index(step)
+    except TypeError:
+        done = -1
+    if done < 0:
+        raise UsageError(f"`step` must be a whole number of at least 0, got {step!r}; give the number of steps done")
+    return done
+
+
+def _free(name: str, model: nn.Module) -> str:
+    """Return the name, numbered where another model that is watched now has it: sinks would mix the two."""
+    taken = {monitor.name for monitor in list(_alive) if monitor.model is not model}
+    numbers = (f"{name}-{number}" for number in count(2))
+    return name if name not in taken else next(free for free in numbers if free not in taken)
 
 
 def _name(model: nn.Module) -> str:
@@ -278,13 +352,17 @@ _alive: weakref.WeakSet[Monitor] = weakref.WeakSet()
 
 def _detach_all() -> None:
     for monitor in list(_alive):
-        monitor.detach()
+        try:
+            monitor.detach()
+        except Exception:
+            log.exception("embedwatch: %s could not be detached", monitor.name)
 
 
 def _forked() -> None:
-    """In a child process there is no evaluator: what was copied there sees nothing."""
+    """In a child process there is no evaluator: what was copied there sees nothing, and leaves the model."""
     for monitor in list(_alive):
         monitor.detached = monitor.pulse.off = True
+        monitor._attachment.remove()
     _alive.clear()
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from embedwatch.core.boundary import Boundary
 from embedwatch.courses import Courses
@@ -23,6 +25,10 @@ from embedwatch.self_report import Totals
 
 __all__ = ["Rounds", "Scalar"]
 
+PATIENT_SECONDS = 10.0
+"""Rows do not wait longer for more of them."""
+STEPS_AT_ONCE = 32
+"""Scalars of so many steps are handed to the evaluator together."""
 CHUNK_LOOKS = 4
 """The evaluator gets the rows of so many looks at once: many small updates cost more than one."""
 SERVING_SECONDS = 60.0
@@ -69,44 +75,71 @@ class Rounds:
         self._full = False
         self._seconds = 0.0
         self._began = time.perf_counter()
-        self._closed_step, self._closed_at = pulse.step, time.time()
-        self.optimizers = OptimizerWatch(attachment.model, lambda: self.tick("optimizer"))
-        self.evaluator = Evaluator(boundary, idle=self._idle)
+        self._closed_step, self._closed_at = pulse.step, time.monotonic()
+        self._collected_at = time.monotonic()
+        self._optimized = False
+        self.optimizers = OptimizerWatch(attachment.model, self._optimizer_stepped)
+        self.evaluator = Evaluator(boundary, idle=_weakly(self._idle))
+        weakref.finalize(self, self.evaluator.stop).atexit = False
+
+    def _optimizer_stepped(self) -> None:
+        self._optimized = True
+        self.tick("optimizer")
 
     def tick(self, ticker: Ticker, step: int | None = None, scalars: dict[str, Scalar] | None = None) -> None:
         """End a step, if nobody overrules who says so."""
-        with self._lock, self.boundary.guard("monitor", "tick"):
+        if self.pulse.off:
+            return
+        with self._lock, self.boundary.guard("monitor", "tick", recovers=True):
             if scalars is not None:
                 self._given = scalars
             self.pulse.tick(ticker, step)
 
     def ticked(self) -> None:
         """Take note of a step that is over."""
-        if self.pulse.training:
-            self._record_step()
-        due = self._is_due()
-        if self._looked or due or self.pulse.paused:  # most steps are neither: nothing was seen
-            self._handle(due=due)
-        self._looked = self.pulse.armed
+        with self._lock:
+            if self.pulse.training:
+                self._record_step()
+            due = self._is_due()
+            if self._looked or due or self.pulse.paused:  # most steps are neither: nothing was seen
+                self._handle(due=due)
+            self._looked = self.pulse.armed
 
     def _record_step(self) -> None:
         scalars, self._given = self._given, {}
         rate = self.optimizers.rate
         if rate is not None:
             scalars.setdefault("lr", rate)
-        if self.pulse.step - self.pulse.first <= 1 and self.courses.chance is not None:
-            scalars.setdefault("chance_loss", self.courses.chance)
+        chance = self.courses.chance
+        if self.pulse.step - self.pulse.first <= 1 and chance is not None and self._predicts_tokens():
+            scalars.setdefault("chance_loss", chance)
         if self._steps and self._steps[-1][0] == self.pulse.step:
             self._steps[-1][1].update(scalars)  # who overrules the others has spoken of the same step
         elif scalars:
             self._steps.append((self.pulse.step, scalars))
+        if len(self._steps) > STEPS_AT_ONCE:  # the last one may be spoken of again
+            self.evaluator.put(partial(self.courses.take_steps, self._steps[:-1]))
+            self._steps = self._steps[-1:]
+
+    def _predicts_tokens(self) -> bool:
+        """Return whether the model puts out one number for each token: then a blind guess loses ln V."""
+        table = self.attachment.table
+        return table is not None and self.pulse.width == len(table.counts)
 
     def _is_due(self) -> bool:
         steps = self.pulse.step - self._closed_step
         if not self.windows:
             return steps > self._first_window()
-        stretch, seconds = self.budget.stretch, time.time() - self._closed_at
-        return steps >= self._window * stretch and (self.pulse.training or seconds >= SERVING_SECONDS * stretch)
+        if self.courses.urgent and steps > 0:
+            return True
+        seconds = time.monotonic() - self._closed_at
+        enough = self.pulse.training or seconds >= SERVING_SECONDS * self.budget.window_stretch
+        return steps >= self.window and enough
+
+    @property
+    def window(self) -> int:
+        """Steps after which a window is closed now."""
+        return self._window * self.budget.window_stretch
 
     def _first_window(self) -> int:
         """Return how many steps go by before health at the start is judged: who counts them may not have spoken yet."""
@@ -117,16 +150,26 @@ class Rounds:
     def _handle(self, *, due: bool) -> None:
         """Hand on what a step has shown, and close the window where it is time."""
         began = time.thread_time()
-        with self._lock, outside_modes(), self.boundary.guard("monitor", "tick"):
-            if self.pulse.training and self.attachment.table is not None:
-                self.attachment.table.stepped()
-            self._collect(CHUNK_LOOKS)
+        with self._lock, outside_modes(), self.boundary.guard("monitor", "tick", recovers=True):
+            if self.pulse.training:
+                self._compare_tables()
+            patient = time.monotonic() - self._collected_at < PATIENT_SECONDS
+            self._collect(CHUNK_LOOKS if patient else 0)
             if due:
                 self.close_windows()
                 self._adapt()
             if not self.pulse.training:
                 self.pulse.paused = not self.budget.affords(**self._spent())
         self._seconds += time.thread_time() - began
+
+    def _compare_tables(self) -> None:
+        """Compare tables with what they were before the step, if an optimizer has stepped, where one is known."""
+        stepped, self._optimized = self._optimized, False
+        for table in self.attachment.tables:
+            if stepped or self.optimizers.optimizer is None:
+                table.stepped()
+            else:
+                table.forget()
 
     @property
     def observers(self) -> list[Observer]:
@@ -135,6 +178,8 @@ class Rounds:
 
     def _collect(self, looks: int) -> None:
         """Hand rows to the evaluator, of each place where those of so many looks wait; 0: where any do."""
+        if not looks:
+            self._collected_at = time.monotonic()
         for observer in self.observers:
             if observer.waiting >= max(looks * observer.rows, 1):
                 seen = observer.collect()
@@ -150,31 +195,32 @@ class Rounds:
 
     def close_windows(self) -> None:
         """Close the open windows, and let the evaluator measure, judge and deliver them."""
-        with self._lock, outside_modes(), self.boundary.guard("monitor", "flush"):
+        with self._lock, outside_modes(), self.boundary.guard("monitor", "flush", recovers=True):
             self.attachment.renew()
             self._collect(0)
-            table = self.attachment.table
-            state = None if table is None or not self.pulse.forwards else table.state(full=self._full)
-            decay = None if table is None else self._decay(table.module)
+            self.attachment.mark()
+            tables = self.attachment.tables if self.pulse.forwards else []
+            states = [table.state(full=self._full, decay=self._decay(table.module.weight)) for table in tables]
             steps, self._steps = self._steps, []
-            close = partial(self.courses.close_windows, state, decay, steps, self._totals(), self._provenance())
+            close = partial(self.courses.close_windows, states, steps, self._totals(), self._provenance())
             self.evaluator.put(close, extra=not self.windows)  # the first window is part of the start
-            self._closed_step, self._closed_at = self.pulse.step, time.time()
+            self._closed_step, self._closed_at = self.pulse.step, time.monotonic()
             self.windows += 1
             self._full = False
 
-    def _decay(self, module: nn.Embedding) -> float | None:
-        settings = self.optimizers.settings(module.weight)
-        return None if settings is None or "weight_decay" not in settings else float(settings["weight_decay"])
+    def _decay(self, weight: Tensor) -> float | None:
+        decay = (self.optimizers.settings(weight) or {}).get("weight_decay")
+        return float(decay) if isinstance(decay, (int, float)) else None
 
     def examine(self) -> None:
-        """Let the embedding table be examined in full, and compare all of its rows with the start at the next close."""
-        table = self.attachment.table
-        if table is not None:
-            self._full = True
-            with outside_modes(), self.boundary.guard("monitor", "examine"):
-                job = partial(self.courses.examine, table.rows(), len(table.counts), self._provenance())
-                self.evaluator.put(job, extra=True)
+        """Let embedding tables be examined in full, and compare all of their rows with the start at the next close."""
+        self._full = True
+        for table in self.attachment.tables:
+            with outside_modes(), self.boundary.guard("monitor", "examine", recovers=True):
+                rows = table.rows()
+                self.evaluator.put(
+                    partial(self.courses.examine, table.name, rows, len(table.counts), self._provenance()), extra=True
+                )
 
     def _provenance(self) -> dict[str, Any]:
         expected = self.attachment.expected
@@ -211,6 +257,18 @@ class Rounds:
 
     def _idle(self) -> None:
         """Close a window that nobody will: in serving, when requests have stopped, or never came."""
-        waited = time.time() - self._closed_at >= IDLE_SECONDS
+        waited = time.monotonic() - self._closed_at >= IDLE_SECONDS
         if waited and self.has_news and not (self.pulse.off or self.pulse.training):
             self.close_windows()
+
+
+def _weakly(method: Callable[[], None]) -> Callable[[], None]:
+    """Return what calls a method as long as its object lives, and does not keep it alive."""
+    reference = weakref.WeakMethod(method)
+
+    def call() -> None:
+        found = reference()
+        if found is not None:
+            found()
+
+    return call

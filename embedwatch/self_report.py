@@ -53,6 +53,10 @@ class SelfReport:
         self._errors: dict[tuple[str, str], int] = {}
         self._before = Totals(0)
 
+    def parts(self, parts: Iterable[tuple[str, str]]) -> None:
+        """Say what may fail."""
+        self._parts = dict.fromkeys(parts, 0)
+
     def expected(self, places: int) -> Snapshot:
         """Return a Snapshot of nothing yet, counters at zero."""
         return self._snapshot(Watched(places, errors=self._parts), time=0.0, rows=0)[0]

@@ -51,7 +51,7 @@ class Window:
         """Feed a batch to every Statistic of its kind; one of another dimension is refused whole, and counted."""
         dimension: int | None = getattr(batch, "dimension", None)
         accepted = self.dimension is None or dimension in (None, self.dimension)
-        with self.boundary.guard("window", "dimension"):
+        with self.boundary.guard("window", "dimension", recovers=True):
             _check(accepted, f"rows must have {self.dimension} dimensions like those before, got {dimension}")
         if not accepted:
             return
@@ -95,7 +95,7 @@ class Window:
         for name, statistic in self.statistics.items():
             measured = [metric.missing() for metric in statistic.metrics]
             if name not in self.failed:
-                with self.boundary.guard("compute", name):
+                with self.boundary.guard("compute", name, recovers=True):
                     measured = statistic.compute()
             found += measured
         return found
@@ -105,7 +105,7 @@ class Window:
         found: list[Exhibit] = []
         for name, statistic in self.statistics.items():
             if name not in self.failed:
-                with self.boundary.guard("exhibit", name):
+                with self.boundary.guard("exhibit", name, recovers=True):
                     found += statistic.exhibits()
         return [exhibit for exhibit in found if names is None or exhibit.name in names]
 

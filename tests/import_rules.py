@@ -159,7 +159,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "embedwatch.diagnostics": (*_BELOW[:2], "embedwatch.ann", "embedwatch.observe"),
     "embedwatch.checks": _BELOW[:1],
     "embedwatch.exposition": (*_BELOW[:1], "embedwatch.__version__"),
-    "embedwatch.sinks": (*_BELOW[:1], "embedwatch.exposition", "embedwatch.sinks"),
+    "embedwatch.sinks": (*_BELOW[:1], "embedwatch.exposition", "embedwatch.parcels", "embedwatch.sinks"),
     "embedwatch.sources": (
         *_BELOW[:4],
         "embedwatch.ann",
@@ -283,6 +283,7 @@ def light_modules_stay_light(project: Project) -> list[str]:
 # --- Rule 4: each third-party client in one place --------------------------------------------------------------------
 
 PLACES: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("anyio", "bcrypt", "fastapi", "h11", "pydantic", "starlette", "uvicorn"), ("embedwatch.daemon",)),
     "click": ("embedwatch.cli",),
     "faiss": ("embedwatch.ann",),
     "huggingface_hub": ("embedwatch.loading", "embedwatch.integrations"),
@@ -292,7 +293,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "sentence_transformers": ("embedwatch.loading", "embedwatch.integrations"),
     "tokenizers": ("embedwatch.loading", "embedwatch.integrations", "embedwatch_model"),
     "transformers": ("embedwatch.loading", "embedwatch.integrations", "embedwatch.observe"),
-    "yaml": ("embedwatch.operations",),
+    "yaml": ("embedwatch.daemon", "embedwatch.operations"),
 }
 NEVER_AT_START = ("sklearn", "scipy", "transformers", "sentence_transformers")
 """Seconds of import time that only those pay who use them."""

@@ -80,6 +80,7 @@ BREACHES: dict[str, tuple[Rule, dict[str, str]]] = {
     "transformers in batch": (rules.clients_have_one_place, {"embedwatch.batch": "from transformers import X"}),
     "pyarrow in cli": (rules.clients_have_one_place, {"embedwatch.cli.a": "import pyarrow.parquet as pq"}),
     "rich in a check": (rules.clients_have_one_place, {"embedwatch.checks.a": "from rich.table import Table"}),
+    "fastapi in cli": (rules.clients_have_one_place, {"embedwatch.cli.a": "def f():\n    import fastapi"}),
     "yaml in core": (rules.clients_have_one_place, {"embedwatch.core.a": "import yaml"}),
     "click outside cli": (rules.clients_have_one_place, {"embedwatch.auditing": "import click"}),
     "sklearn at module level": (rules.slow_clients_are_imported_late, {"embedwatch.stats.a": "import sklearn.metrics"}),

@@ -11,8 +11,12 @@ import click
 
 from embedwatch import __version__
 from embedwatch.cli.audit import audit_command
+from embedwatch.cli.config import config_command
 from embedwatch.cli.generate import generate_command
 from embedwatch.cli.list import list_command
+from embedwatch.cli.metrics import metrics_command
+from embedwatch.cli.rules import rules_command
+from embedwatch.cli.serve import serve_command
 from embedwatch.cli.show import show_command
 from embedwatch.cli.train import train_command
 from embedwatch.core.errors import EmbedwatchError
@@ -108,7 +112,11 @@ def main(*, debug: bool) -> None:
 
 
 main.add_command(audit_command)
+main.add_command(config_command)
 main.add_command(generate_command)
 main.add_command(list_command)
+main.add_command(metrics_command)
+main.add_command(rules_command)
+main.add_command(serve_command)
 main.add_command(show_command)
 main.add_command(train_command)

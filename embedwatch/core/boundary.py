@@ -61,10 +61,18 @@ class Boundary:
             self._streak.pop((stage, name), None)
 
     @contextmanager
-    def guard(self, stage: str, name: str) -> Iterator[None]:
-        """Run a block; count and log what it raises."""
+    def guard(self, stage: str, name: str, *, recovers: bool = False) -> Iterator[None]:
+        """Run a block; count and log what it raises.
+
+        Args:
+            stage: where it happened.
+            name: what failed there.
+            recovers: whether one success makes up for the failures in a row.
+        """
         try:
             yield
+            if recovers and self._streak:
+                self.recover(stage, name)
         except Exception:
             with self._lock:
                 self._errors[stage, name] += 1

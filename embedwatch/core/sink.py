@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from types import TracebackType
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from embedwatch.core.errors import UsageError
 from embedwatch.core.exhibit import Exhibit
@@ -25,6 +25,8 @@ class Sink(Plugin, ABC):
     title: ClassVar[str] = ""
     target: ClassVar[str] = ""
     """What stands after the colon in `--sink NAME:TARGET`; empty where nothing does."""
+    wants_windows: ClassVar[bool] = False
+    """True where it takes closed windows, whose statistics still merge, rather than what was measured of them."""
 
     @classmethod
     def open(cls, target: str) -> Sink:
@@ -41,6 +43,14 @@ class Sink(Plugin, ABC):
     @abstractmethod
     def write(self, snapshot: Snapshot, verdicts: Sequence[Verdict], exhibits: Sequence[Exhibit] = ()) -> None:
         """Deliver one Snapshot with its verdicts, and the exhibits that they cite."""
+
+    def write_window(self, window: Any, snapshot: Snapshot) -> None:
+        """Deliver one closed Window, never updated again, with the Snapshot that was made of it.
+
+        Called instead of `write` where `wants_windows` is true; Snapshots that no Window stands behind go to `write`.
+        """
+        del window
+        self.write(snapshot, ())
 
     def expect(self, snapshots: Sequence[Snapshot]) -> None:
         """Take note of Spaces that will come: Snapshots without rows, with every counter at zero."""

@@ -100,7 +100,7 @@ class Provenance:
     def from_json(cls, data: Mapping[str, Any]) -> Provenance:
         """Read what `to_json` wrote."""
         return cls(
-            time=datetime.fromtimestamp(data["time"], timezone.utc).timestamp(),
+            time=_time(data["time"]),
             rows=int(data["rows"]),
             dimension=data["dimension"],
             step=data["step"],
@@ -166,3 +166,9 @@ class Snapshot:
             raise
         except (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
             raise InputError(f"not a snapshot: {error!r}; give the JSON that embedwatch wrote") from error
+
+
+def _time(seconds: float) -> float:
+    """Return seconds since the epoch as they were written, to the last bit, if a calendar can show them."""
+    datetime.fromtimestamp(seconds, timezone.utc)
+    return float(seconds)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import nn
 
 from embedwatch.core.boundary import Boundary
-from embedwatch.observe.observer import Added, Begin, End, Observer
+from embedwatch.observe.observer import Added, Begin, End, Observer, TokensSeen
 from embedwatch.observe.outputs import POOLED
-from embedwatch.observe.places import Place, Places, find_places, find_positions, token_embeddings
+from embedwatch.observe.places import Place, Places, find_places, find_positions, token_groups
 from embedwatch.observe.pulse import Pulse
 from embedwatch.observe.scopes import Padding, Scope, find_scopes, scopes_of
 from embedwatch.observe.seam import Hook
@@ -21,6 +21,13 @@ from embedwatch.observe.tables import TableWatch
 __all__ = ["Attachment"]
 
 log = logging.getLogger(__name__)
+SILENT = 2
+"""A place that was seen before, and saw nothing for so many windows in which the model was looked at, is blind."""
+SILENT_NOW = (
+    "nothing was seen for some windows, though it was before: it is not called now, or passes are not looked at"
+)
+MANY_PASSES = 100
+"""After so many forward passes something should have been looked at."""
 NEVER_CALLED = "the model never calls this module: an unused part, a fused path, or vectors given in place of tokens"
 GONE = "the module is no longer in the model"
 FAILED = "looking at it failed too often in a row, see the log"
@@ -57,13 +64,16 @@ class Attachment:
         self.model = model
         self._pulse, self._boundary, self._rows, self._seed = pulse, boundary, rows, seed
         self.reattached = 0
+        self._forwards = 0
         self._fixed: list[_Fixed] = []
         found = find_places(model, places)
-        tables = token_embeddings(model)
-        self.table = self._table(tables)
+        groups = token_groups(model)
+        self.tables = [table for table in map(self._table, groups) if table is not None]
+        """Embedding tables, that of the model's input first."""
         self.padding = _padding(model)
         modules = dict(model.named_modules())
         self._scopes = find_scopes(modules, [place.path for place in found])
+        tables = {name: module for group in groups for name, module in group.items()}
         self.observers = [self._observer(place, tables, modules) for place in found]
         whole = [
             Observer(Place(name, "pooled", model, whole=True, optional=True), pulse, boundary, rows=rows, part=name)
@@ -94,8 +104,19 @@ class Attachment:
             seed=self._seed,
             scopes=scopes_of(place.path, self._scopes, modules, tables),
             padding=self.padding,
-            tokens=self.table.saw if self.table is not None and place.path in tables else None,
+            tokens=self._counter(tables.get(place.path)),
         )
+
+    def _counter(self, module: nn.Module | None) -> TokensSeen | None:
+        """Return what counts the tokens that a module looks up."""
+        watched = (table for table in self.tables if module is not None and table.module.weight is module.weight)
+        table = next(watched, None)
+        return None if table is None else table.saw
+
+    @property
+    def table(self) -> TableWatch | None:
+        """The table of the model's input."""
+        return self.tables[0] if self.tables else None
 
     def attach(self) -> None:
         """Hang all hooks: the beginning of a forward pass first, its end last."""
@@ -141,7 +162,8 @@ class Attachment:
                 self._before(fixed.path, now, Scope(fixed.path, now, self._pulse, self._boundary))
             self.reattached += 1
             log.info("embedwatch: %s was replaced, and is watched again", fixed.path)
-        self._renew_table(modules)
+        for table in self.tables:
+            _renew(table, modules)
 
     def _move(self, fixed: _Fixed, now: nn.Module) -> None:
         """Hang an observer on another module, unless one of the same sort sees it, as where tables were tied."""
@@ -155,29 +177,38 @@ class Attachment:
         else:
             self._hang(observer)
 
-    def _renew_table(self, modules: dict[str, nn.Module]) -> None:
-        table = self.table
-        if table is None:
-            return
-        now = modules.get(table.name.removesuffix("weight").removesuffix("."))
-        if isinstance(now, nn.Embedding) and (now is not table.module or table.replaced):
-            table.module = now
-            if table.replaced:
-                table.start()
+    def mark(self) -> None:
+        """End a window: places that were not seen, though the model was looked at, have been silent for it."""
+        looked = any(observer.fresh for observer in self.observers) or self._passes >= MANY_PASSES
+        for observer in self.observers:
+            observer.mark(looked=looked)
+        self._forwards = self._pulse.forwards
+
+    @property
+    def _passes(self) -> int:
+        """Forward passes since the last mark."""
+        return self._pulse.forwards - self._forwards
 
     def blind(self) -> dict[str, str]:
-        """Return the places that saw nothing, each with the likely cause."""
+        """Return the places that saw nothing, or nothing for a while, each with the likely cause."""
         paths = {name for name, _ in self.model.named_modules(remove_duplicate=False)}
         seen = [observer for observer in self.observers if observer.looks]
         usual = NEVER_CALLED if seen else NOTHING if self._pulse.forwards else NO_FORWARD
-        shared = {id(_weight(observer.place.module)) for observer in seen if observer.place.role == "token"}
-        return {
-            observer.place.name: GONE if observer.place.path not in paths else _cause(observer, usual)
-            for observer in self._due()
-            if observer.place.path not in paths
-            or observer.off
-            or (not observer.looks and id(_weight(observer.place.module)) not in shared)
-        }
+        lively = (observer.place for observer in seen if observer.silent < SILENT)
+        shared = {id(_weight(place.module)) for place in lively if place.role == "token"}
+        found = {}
+        for observer in self._due():
+            place = observer.place
+            twin = id(_weight(place.module)) in shared
+            if place.path not in paths:
+                found[place.name] = GONE
+            elif observer.off:
+                found[place.name] = FAILED
+            elif not observer.looks and not twin:
+                found[place.name] = observer.unfit or usual
+            elif observer.silent >= SILENT and not twin:
+                found[place.name] = observer.unfit or SILENT_NOW
+        return found
 
     def _due(self) -> Iterator[Observer]:
         return (observer for observer in self.observers if not observer.place.optional)
@@ -188,8 +219,13 @@ class Attachment:
         return sum(1 for _ in self._due())
 
 
-def _cause(observer: Observer, usual: str) -> str:
-    return FAILED if observer.off else observer.unfit or usual
+def _renew(table: TableWatch, modules: Mapping[str, nn.Module]) -> None:
+    """Let a table be that of the module which stands in its place now."""
+    now = modules.get(table.name.removesuffix("weight").removesuffix("."))
+    if isinstance(now, type(table.module)) and (now is not table.module or table.replaced):
+        table.module = now
+        if table.replaced:
+            table.start()
 
 
 def _weight(module: nn.Module) -> object:

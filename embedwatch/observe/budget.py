@@ -10,6 +10,8 @@ SLACK = 4
 """It is watched more closely again when less than one part in so many of the budget is spent."""
 MOST_STRETCH = 4096
 """Intervals grow to so many times what was asked for at most."""
+MOST_WINDOW = 8
+"""Windows grow to so many times what was asked for at most: findings must not come too late."""
 CREDIT = 0.1
 """Seconds that serving may spend before it has earned them."""
 
@@ -33,11 +35,16 @@ class Budget:
     def __init__(self, share: float | None) -> None:
         self.share = share
         self.stretch = 1
-        """How many times longer intervals and windows are than was asked for."""
+        """How many times longer intervals are than was asked for."""
         self.overhead: float | None = None
         """What watching took of the rest of the time, in the last window."""
         self._ours, self._busy = 0.0, 0.0
         self._started = False
+
+    @property
+    def window_stretch(self) -> int:
+        """How many times longer windows are than was asked for."""
+        return min(self.stretch, MOST_WINDOW)
 
     def window_over(self, *, ours: float, busy: float) -> None:
         """Settle the stretch, from totals of our seconds and of all busy seconds so far."""

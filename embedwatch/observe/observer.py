@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
 
 from embedwatch.core.boundary import Boundary
 from embedwatch.observe.outputs import named_tensor, vectors_of
@@ -19,7 +20,7 @@ from embedwatch.observe.sampling import Sample, sample_rows
 from embedwatch.observe.scopes import Padding
 from embedwatch.observe.seam import Hook
 
-__all__ = ["Added", "Begin", "End", "Observer", "Seen"]
+__all__ = ["Added", "Begin", "End", "Observer", "Seen", "TokensSeen"]
 
 MOST_CALLS = 64
 """A module that is called more often within one forward pass is seen at its first calls only."""
@@ -79,6 +80,11 @@ class Observer(Hook):
         self.rows = rows
         self.looks = 0
         self.dropped = 0
+        self.calls = 1
+        """How often its module is called in a forward pass."""
+        self.silent = 0
+        """Windows in a row in which nothing was seen, though the model was looked at."""
+        self._marked = 0
         self.unfit = ""
         """Why an output held no vectors, where one did not."""
         self.seconds = 0.0
@@ -129,7 +135,8 @@ class Observer(Hook):
         with self._lock:
             if call >= MOST_CALLS or self._looked.get(call) == step or output.numel() == 0:
                 return  # this step has been looked at: in another part of an accumulated batch
-            if self._waiting > MOST_LOOKS * self.rows:
+            self.calls = max(self.calls, call + 1)
+            if self._waiting > MOST_LOOKS * self.rows * self.calls:
                 self.dropped += self.rows
                 return
         sample = sample_rows(output.detach(), self.rows, forward=context.forward, seed=self._seed, valid=valid)
@@ -159,7 +166,17 @@ class Observer(Hook):
 
     def most_bytes(self, dimension: int) -> int:
         """Return the most bytes that wait to be collected."""
-        return (MOST_LOOKS + 1) * self.rows * dimension * BYTES
+        return (MOST_LOOKS + 1) * self.rows * self.calls * dimension * BYTES
+
+    @property
+    def fresh(self) -> bool:
+        """Whether anything was seen since the last mark."""
+        return self.looks > self._marked
+
+    def mark(self, *, looked: bool) -> None:
+        """End a window, in which the model was looked at or not."""
+        self.silent = 0 if self.fresh else self.silent + looked
+        self._marked = self.looks
 
     def collect(self) -> list[Seen]:
         """Hand over what was seen since the last time."""
@@ -177,6 +194,8 @@ def _unfit(output: Tensor | None) -> str:
     if hasattr(output, "to_local"):
         return "its output is spread over devices"
     if output.device.type == "meta":
+        return "it has no data"
+    if isinstance(output, FakeTensor):
         return "it has no data"
     if torch._C._functorch.is_functorch_wrapped_tensor(output):
         return "it runs inside a function transform"
@@ -223,12 +242,26 @@ class Begin(Hook):
 
 
 class End(Begin):
-    """A hook on the watched model: a forward pass is over, also where it failed."""
+    """A hook on the watched model: a forward pass is over, also where it failed. Sees how wide its output is."""
 
     before = False
 
+    def pick(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Return the logits, or else the vectors; in compiled code nothing, which keeps the graph as it is."""
+        if torch.compiler.is_compiling():
+            return None, None
+        logits = named_tensor(output, "logits")
+        return vectors_of(output) if logits is None else logits, None
+
     def wants(self, *, grad: bool) -> bool:
-        """Take note; nothing is to be seen."""
+        """Take note, and return whether this forward pass was looked at."""
+        looking = self._pulse.context.looking
         if not self._pulse.recomputing():
             self._pulse.end()
-        return False
+        return looking
+
+    def see(self, first: Tensor | None, second: Tensor | None) -> None:
+        """Take note of the width."""
+        self._pulse.width = None if first is None else first.shape[-1]

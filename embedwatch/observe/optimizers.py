@@ -22,17 +22,17 @@ class _Wire:
     """One process-wide hook for all Monitors: there while anybody listens."""
 
     def __init__(self) -> None:
-        self._listeners: dict[int, Stepped] = {}
+        self._listeners: dict[int, weakref.WeakMethod[Stepped]] = {}
         self._handle: Any = None
         self._lock = threading.Lock()
 
     def listen(self, listener: Stepped) -> int:
-        """Call a listener after each step of any optimizer; return a number to leave with."""
+        """Call a listener, a method, after each step of any optimizer, while its object lives; return a number."""
         with self._lock:
             if self._handle is None:
                 self._handle = register_optimizer_step_post_hook(self._stepped)
             number = max(self._listeners, default=0) + 1
-            self._listeners[number] = listener
+            self._listeners[number] = weakref.WeakMethod(listener)
         return number
 
     def leave(self, number: int) -> None:
@@ -45,8 +45,12 @@ class _Wire:
 
     def _stepped(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         del args, kwargs
-        for listener in list(self._listeners.values()):
-            listener(optimizer)
+        for number, reference in list(self._listeners.items()):
+            listener = reference()
+            if listener is None:
+                self.leave(number)
+            else:
+                listener(optimizer)
 
 
 _wire = _Wire()
@@ -89,10 +93,11 @@ class OptimizerWatch:
         return None
 
     @property
-    def rate(self) -> float | None:
-        """The learning rate of the first group."""
-        optimizer = self.optimizer
-        return None if optimizer is None else float(optimizer.param_groups[0]["lr"])
+    def rate(self) -> float | Tensor | None:
+        """The learning rate of the first group, as the optimizer keeps it; `None` where it has none."""
+        rate = {} if self.optimizer is None else self.optimizer.param_groups[0]
+        given = rate.get("lr")
+        return given if isinstance(given, (int, float, Tensor)) and not isinstance(given, bool) else None
 
     def _step(self, optimizer: Optimizer) -> None:
         if optimizer in self._strangers:

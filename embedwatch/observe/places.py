@@ -13,7 +13,7 @@ from torch import nn
 
 from embedwatch.core.errors import UsageError, did_you_mean
 
-__all__ = ["Place", "Places", "find_places", "find_positions", "token_embeddings", "unwrapped"]
+__all__ = ["Place", "Places", "find_places", "find_positions", "token_embeddings", "token_groups", "unwrapped"]
 
 BULK = 0.05
 """A list of modules is a stack of layers if it holds at least this share of the parameters outside embeddings."""
@@ -205,6 +205,12 @@ def token_embeddings(model: nn.Module) -> dict[str, nn.Embedding]:
     if source is None:
         return {}
     return {name: module for name, module in every.items() if module.weight is source.weight}
+
+
+def token_groups(model: nn.Module) -> list[dict[str, nn.Embedding]]:
+    """Return the embedding tables to follow, each as the embeddings that share it: that of the model's input."""
+    group = token_embeddings(model)
+    return [group] if group else []
 
 
 def _input_embedding(model: nn.Module, every: dict[str, nn.Embedding]) -> nn.Embedding | None:

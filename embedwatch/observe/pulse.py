@@ -38,11 +38,11 @@ class Context(threading.local):
 
 
 class Pulse:
-    """Counts steps, and arms the hooks at one step in `every`.
+    """Counts steps, and arms the hooks at one step in `every`, or at the next one where steps come in strides.
 
     A step is over when `Monitor.step` says so; without it, when an optimizer of the model has stepped; without an
-    optimizer, when the next forward pass begins. Who overrules the others is settled by the first that speaks. While
-    steps are counted by training, forward passes without gradients are validations, and not looked at.
+    optimizer, when the next forward pass begins. Who overrules the others is settled by the first that speaks. Forward
+    passes without gradients, after a step had one with gradients, are validations, and not looked at.
 
     Args:
         every: one step in so many is looked at; the first always.
@@ -61,11 +61,15 @@ class Pulse:
         """Seconds that finished forward passes took."""
         self.grad = False
         """Whether the last forward pass recorded gradients, as training does."""
+        self.width: int | None = None
+        """Last dimension of what the model put out, where it was seen: V, where it predicts tokens."""
         self.paused = False
         """Whether nothing is looked at for now, since it costs too much."""
         self.off = False
         """For good: after detaching, and in processes that were forked off."""
         self.first = step
+        self._due = step
+        self._learned: int | None = None  # the last step with a forward pass that recorded gradients
         self._ticked = ticked
         self._numbers = itertools.count()
         self._lock = threading.RLock()
@@ -73,12 +77,18 @@ class Pulse:
     @property
     def armed(self) -> bool:
         """Whether the current step is looked at."""
-        return not (self.off or self.paused) and (self.step - self.first) % self.every == 0
+        paused = self.paused and not self.training
+        return not (self.off or paused) and self.step >= self._due
 
     @property
     def training(self) -> bool:
         """Whether steps are steps of a training."""
         return self.ticker != "forward"
+
+    @property
+    def _validates(self) -> bool:
+        """Whether a pass without gradients is a validation: this step or the last one had a pass with gradients."""
+        return self.training and self._learned is not None and self.step - self._learned <= 1
 
     def begin(self, *, grad: bool, leader: int | None = None) -> None:
         """Take note that a forward pass begins: of the model, or of a part of it that was called by itself.
@@ -99,7 +109,9 @@ class Pulse:
         context.forward = next(self._numbers)
         self.grad = grad
         context.began = time.perf_counter()
-        context.looking = self.armed and (not self.training or grad)
+        if grad:
+            self._learned = self.step
+        context.looking = self.armed and (grad or not self._validates)
         self.forwards = context.forward + 1
         self.last_forward = context.began
 
@@ -124,7 +136,7 @@ class Pulse:
         with self._lock:
             if self.off or _RANK[ticker] < _RANK[self.ticker]:
                 return False
-            counted = ticker == self.ticker
+            counted, before, armed = ticker == self.ticker, self.step, self.armed
             if step is not None:
                 self.step = step
             elif counted:
@@ -132,6 +144,9 @@ class Pulse:
             else:  # whom it overrules has counted this very step, or forward passes within it
                 self.step = max(self.step, self.first + 1) if self.training else self.first + 1
             self.ticker = ticker
+            if armed:
+                self._due = before + self.every - (before - self.first) % self.every
+            self._due = min(self._due, self.step + self.every)  # steps that are counted anew do not wait for the old
         self._ticked()
         return True
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -45,11 +44,12 @@ def sample_rows(output: Tensor, count: int, *, forward: int, seed: int, valid: T
     """
     rows = output.reshape(-1, output.shape[-1])  # (N, D)
     total = len(rows)
+    places = torch.arange(total, device=output.device)
+    valid = None if valid is None else valid.to(output.device, non_blocking=True)  # layers may lie on several
     first = (forward << ROW_BITS) & LAST
     if total <= count:
-        places = _places(total, output.device)
         return Sample(rows.clone(), places + first, None if valid is None else valid.reshape(-1))
-    hashes = combine(_places(total, output.device), _seed(forward, seed)) & LAST  # (N,), not negative
+    hashes = combine(places, _seed(forward, seed)) & LAST  # (N,), not negative
     if valid is not None:
         hashes = torch.where(valid.reshape(-1), hashes, LAST)
     chosen = torch.topk(hashes, count, largest=False, sorted=False).indices  # (m,)
@@ -60,9 +60,3 @@ def sample_rows(output: Tensor, count: int, *, forward: int, seed: int, valid: T
 def _seed(forward: int, seed: int) -> int:
     """Return a seed for one forward that fits 64 bits."""
     return (forward * 0x9E3779B97F4A7C15 + seed) % LAST
-
-
-@lru_cache(maxsize=64)
-def _places(total: int, device: torch.device) -> Tensor:
-    with torch.inference_mode(mode=False):
-        return torch.arange(total, device=device)

@@ -31,9 +31,10 @@ _library.define("see(Tensor? first, Tensor? second, Tensor(a!) order, int key, b
 
 def _see(first: Tensor | None, second: Tensor | None, order: Tensor, key: int, grad: bool) -> None:  # noqa: FBT001
     hook = _hooks.get(key)
-    if hook is not None and hook.wants(grad=grad):  # it may have been detached after the code was compiled
+    if hook is not None:  # it may have been detached after the code was compiled
         with hook.guard():
-            hook.see(first, second)
+            if hook.wants(grad=grad):
+                hook.see(first, second)
 
 
 def _see_nothing(first: Tensor | None, second: Tensor | None, order: Tensor, key: int, grad: bool) -> None:  # noqa: FBT001
@@ -99,9 +100,20 @@ class Hook:
             first, second = self.pick(module, args, kwargs, output)
             grad = torch.is_grad_enabled()
             torch.ops.embedwatch.see(_detached(first), _detached(second), _order, self.key, grad)
-        elif not torch._C._get_tracing_state() and self.wants(grad=torch.is_grad_enabled()):
-            with self.guard():
-                self.see(*self.pick(module, args, kwargs, output))
+        elif not torch._C._get_tracing_state():
+            try:
+                wanted = self.wants(grad=torch.is_grad_enabled())
+            except Exception as error:  # noqa: BLE001 - a guard around each call would cost more than the call
+                wanted = False
+                self._failed(error)
+            if wanted:
+                with self.guard():
+                    self.see(*self.pick(module, args, kwargs, output))
+
+    def _failed(self, error: Exception) -> None:
+        """Count an exception."""
+        with self.guard():
+            raise error
 
     def __reduce__(self) -> tuple[Any, ...]:
         return getattr, (nullcontext(), "__exit__")  # takes anything, returns None

@@ -33,10 +33,14 @@ class TableState:
     """A table at one time, on the device of the model, and numbers of its tokens.
 
     Args:
+        name: dotted path of the weight.
+        decay: weight decay that the optimizer applies to it; `None` where that is not known.
         norms, counts, drift: (V,) of all tokens; drift is NaN where it is not known.
         moved: (M,) tokens that were followed through a step, some several times, and `by` how much of their norm.
     """
 
+    name: str
+    decay: float | None
     norms: Tensor
     counts: Tensor
     drift: Tensor
@@ -91,6 +95,11 @@ class TableWatch:
         self._moved: list[Tensor] = []
         self._by: list[Tensor] = []
 
+    @property
+    def dimension(self) -> int:
+        """D."""
+        return self.module.embedding_dim
+
     def _weight(self) -> Tensor:
         return self.module.weight.detach()
 
@@ -105,7 +114,11 @@ class TableWatch:
         ids = tokens.reshape(-1)
         if self.replaced:
             return
-        real = torch.ones_like(ids) if valid is None or valid.shape != tokens.shape else valid.reshape(-1).long()
+        real = (
+            torch.ones_like(ids, dtype=torch.int64)
+            if valid is None or valid.shape != tokens.shape
+            else valid.reshape(-1).to(ids.device).long()
+        )
         with self._lock:
             self.counts = self.counts.to(ids.device)
             self.counts.index_add_(0, ids.long(), real)
@@ -123,18 +136,31 @@ class TableWatch:
             self._moved.append(tokens)
             self._by.append(_relative(self._weight()[tokens], before))
 
-    def state(self, *, full: bool = False) -> TableState:
+    def forget(self) -> None:
+        """Compare nothing: no optimizer has stepped, as where a scaler of gradients skips a step."""
+        self._before = None
+
+    def state(self, *, full: bool = False, decay: float | None = None) -> TableState:
         """Return the table as it is now; `full` compares all rows with their start, where it is remembered."""
         weight = self._weight()
         drift = torch.full((len(weight),), torch.nan, device=weight.device)
         if full and self._whole is not None:
             parts = zip(weight.split(CHUNK), self._whole.split(CHUNK), strict=True)
             drift = torch.cat([_relative(now, start.to(now)) for now, start in parts])
-        drift[self._panel] = _relative(weight[self._panel], self._origin)
+        panel = self._panel.to(weight.device)
+        drift[panel] = _relative(weight[panel], self._origin.to(weight.device))
         norms = torch.cat([torch.linalg.vector_norm(part.float(), dim=1) for part in weight.split(CHUNK)])
         empty = torch.zeros(0, device=weight.device)
-        moved = torch.cat([*self._moved, empty.long()])
-        state = TableState(norms, self.counts.clone(), drift, moved, torch.cat([*self._by, empty]).double())
+        moved = torch.cat([*(tokens.to(weight.device).long() for tokens in self._moved), empty.long()])
+        state = TableState(
+            self.name,
+            decay,
+            norms,
+            self.counts.clone(),
+            drift,
+            moved,
+            torch.cat([*(by.to(weight.device) for by in self._by), empty]).double(),
+        )
         self._moved, self._by = [], []
         return state
 

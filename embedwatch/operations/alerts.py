@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from embedwatch.core.errors import UsageError
+from embedwatch.exposition import RUNBOOKS
 
 __all__ = ["RUNBOOKS", "SEVERITIES", "Alert", "Shape", "Signal", "Trial"]
 
-RUNBOOKS = "https://example.com/embedwatch/runbooks"
-"""Where the runbooks are served: one page for each alert, named after it."""
 SEVERITIES = ("critical", "warning", "info", "none")
 """A page, a ticket, only for looking, and for the watchdog, which is no complaint."""
-Shape = Literal["gauge", "counter", "clock"]
+Shape = Literal["gauge", "counter", "clock", "moment"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +24,8 @@ class Signal:
         metric: its name.
         labels: its labels beside job and instance.
         healthy, faulty: value of a gauge; the best is a pair on both sides of a limit. A counter stands still while all
-            is well and grows by one a minute otherwise; a clock holds the time in seconds and stops when it is not.
+            is well and grows by one a minute otherwise; a clock holds the time in seconds and stops when it is not;
+            a moment holds the time at which it last was not, and is missing before.
         shape: which of these it is.
     """
 

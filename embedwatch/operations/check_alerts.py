@@ -1,12 +1,13 @@
 """Alerts on our own verdicts: one for each Check that can fail, and one for all that warn.
 
-They fire on `embedwatch_check_failing`, never on a raw number, so that page, command line and pager agree, and limits
-stay with the check. What is held over time is the verdict:
+They fire on verdicts, never on a raw number, so that page, command line and pager agree, and limits stay with the
+check. What is held over time is the verdict:
 
 - A check with a warn limit has told already, at info, that trouble is near. Its `fail` must last for `HOLD` minutes;
   a verdict that wavers about the fail limit stays a warning. Missing data does not interrupt the count.
-- A check without a warn limit counts what is one too many (a row with NaN). One failing window fires at once,
-  and is remembered for `BRIDGE` minutes.
+- A check without a warn limit counts what is one too many (a row with NaN), and a check of `ONCE` is asked once. One
+  failing window fires at once and for `BRIDGE` minutes. These look at when a window failed last: a gauge of the last
+  window would miss those that are over before the next scrape.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Iterable
 from typing import TypeGuard
 
 from embedwatch.core.check import Check, RangeCheck, ThresholdCheck
-from embedwatch.exposition import CHECK_FAILING, PREFIX, THRESHOLD
+from embedwatch.exposition import CHECK_FAILED_TIME, CHECK_FAILING, PREFIX, THRESHOLD, alert_name
 from embedwatch.operations.alerts import Alert, Signal, Trial
 from embedwatch.operations.promql import BRIDGE, IDENTITY, PROCESS, by, look_up, select
 
@@ -27,21 +28,16 @@ HOLD_WARNING = 30
 KEEP = 10
 """Minutes for which an alert outlives its cause, so that one healthy window among failing ones does not resolve it."""
 DIGITS = 4
+SECONDS = 60
+ONCE = ("initial_loss",)
+"""Checks that are asked of the first window only."""
 GRAVE = (*IDENTITY, "check")
 """Labels of an alert on a check."""
 
 SPACE = {"model": "bert", "place": "pooled", "segment": "all"}
 """The Space in which trials take place."""
-
-
-def alert_name(check: str) -> str:
-    """Return the name of the alert on a check.
-
-    Example:
-        >>> alert_name("dead_dimensions")
-        'EmbedwatchDeadDimensions'
-    """
-    return "Embedwatch" + "".join(word.capitalize() for word in check.split("_"))
+ANOTHER = "another_check"
+"""Its verdict is another's business."""
 
 
 def can_fail(check: type[Check]) -> bool:
@@ -55,13 +51,13 @@ def alert_on_check(check: type[Check]) -> Alert:
     fact = _is_fact(check)
     return Alert(
         name=alert_name(check.name),
-        expr=_verdict("fail", check=check.name, function="max_over_time" if fact else "last_over_time") + " > 0",
+        expr=_failed_lately(check.name) if fact else _verdict("fail", check=check.name) + " > 0",
         severity=check.severity,
         summary=_first_sentence(check.meaning),
         description=_description(check),
         remedy=check.mitigation,
         trial=_trial(check),
-        hold=0 if fact else HOLD[check.severity],
+        hold=0 if fact else HOLD.get(check.severity, HOLD_WARNING),
         keep=0 if fact else KEEP,
         bridge=BRIDGE,
     )
@@ -109,7 +105,7 @@ def _listed_warnings() -> str:
 
 
 def _is_fact(check: type[Check]) -> bool:
-    return check.limit is not None and check.limit.warn is None
+    return check.name in ONCE or (check.limit is not None and check.limit.warn is None)
 
 
 def _shows_value(check: type[Check]) -> TypeGuard[type[ThresholdCheck]]:
@@ -120,10 +116,16 @@ def _shows_value(check: type[Check]) -> TypeGuard[type[ThresholdCheck]]:
     return check.evaluate in (ThresholdCheck.evaluate, RangeCheck.evaluate) and not judges_another
 
 
-def _verdict(severity: str, *, check: str = "", function: str = "last_over_time") -> str:
+def _failed_lately(check: str) -> str:
+    """Return the expression that holds for a while after a check has failed, however short that window was."""
+    when = f"last_over_time({select(CHECK_FAILED_TIME.name, {'check': check})}[{BRIDGE}m])"
+    return f"time() - {by('max', GRAVE, when)} < {BRIDGE * SECONDS}"
+
+
+def _verdict(severity: str, *, check: str = "") -> str:
     """Return the expression that is 1 where a verdict is at least so grave. Without a check it is about all of them."""
     matchers = {**({"check": check} if check else {}), "severity": severity}
-    return by("max", GRAVE, f"{function}({select(CHECK_FAILING.name, matchers)}[{BRIDGE}m])")
+    return by("max", GRAVE, f"last_over_time({select(CHECK_FAILING.name, matchers)}[{BRIDGE}m])")
 
 
 def _first_sentence(text: str) -> str:
@@ -131,45 +133,45 @@ def _first_sentence(text: str) -> str:
 
 
 def _description(check: type[Check]) -> str:
-    """Return the template: which Space, its value and its limit where they are known, and what that costs."""
-    shown = f'. | first | value | printf "%.{DIGITS}g"'
-    value = ""
-    if _shows_value(check):
-        function = "max_over_time" if _is_fact(check) else "last_over_time"
-        found = look_up(PREFIX + check.metric, IDENTITY, fixed=check.labels, function=function)
-        value = f"{{{{ with {found} }}}} {{{{ {shown} }}}}{{{{ end }}}}"
-    limit = look_up(THRESHOLD.name, IDENTITY, fixed={"check": check.name, "severity": "fail"})
+    """Return the template: which Space, its value beside its limit where it is known, and what that costs."""
     return (
         "{{ $labels.model }} / {{ $labels.place }}, segment {{ $labels.segment }}: "
-        f"{check.title}{value}{{{{ with {limit} }}}}, limit {{{{ {shown} }}}}{{{{ end }}}}. {check.impact}"
+        f"{check.title}{_value(check) if _shows_value(check) else ''}. {check.impact}"
     )
+
+
+def _value(check: type[ThresholdCheck]) -> str:
+    """Return the template of the value and its limit; of a fact, the largest that was scraped, if it is past that."""
+    shown = f'. | first | value | printf "%.{DIGITS}g"'
+    function, condition = "last_over_time", ""
+    if _is_fact(check) and check.limit is not None:
+        function, condition = "max_over_time", f" >= {check.limit.fail:g}"
+    found = look_up(PREFIX + check.metric, IDENTITY, fixed=check.labels, function=function, condition=condition)
+    limit = look_up(THRESHOLD.name, IDENTITY, fixed={"check": check.name, "severity": "fail"})
+    beside = f"{{{{ with {limit} }}}}, limit {{{{ {shown} }}}}{{{{ end }}}}"
+    return f"{{{{ with {found} }}}} {{{{ {shown} }}}}{beside}{{{{ end }}}}"
 
 
 def _trial(check: type[Check]) -> Trial:
     threshold = check.limit.fail if check.limit else None
-    signals = [_failing(check.name)]
+    fact = _is_fact(check)
+    signals = [_failed(check.name) if fact else _failing(check.name)]
     said = f"{SPACE['model']} / {SPACE['place']}, segment {SPACE['segment']}: {check.title}"
     if _shows_value(check):
         value = 1.0 if threshold is None else threshold
         signals.append(Signal(PREFIX + check.metric, {**SPACE, **check.labels}, faulty=value))
         said += f" {value:.{DIGITS}g}"
-    if threshold is not None:
-        labels = {**SPACE, "check": check.name, "severity": "fail"}
-        signals.append(Signal(THRESHOLD.name, labels, healthy=threshold, faulty=threshold))
-        said += f", limit {threshold:.{DIGITS}g}"
+        if threshold is not None:
+            labels = {**SPACE, "check": check.name, "severity": "fail"}
+            signals.append(Signal(THRESHOLD.name, labels, healthy=threshold, faulty=threshold))
+            said += f", limit {threshold:.{DIGITS}g}"
     return Trial(
         signals=tuple(signals),
         labels={**SPACE, "check": check.name},
         description=f"{said}. {check.impact}",
-        decoys=tuple(_decoys(check.name)),
-        memory=BRIDGE if _is_fact(check) else 0,
+        decoys=(_failed(ANOTHER),) if fact else (_failing(check.name, severity="warn"), _failing(ANOTHER)),
+        memory=BRIDGE if fact else 0,
     )
-
-
-def _decoys(check: str) -> Iterable[Signal]:
-    """Yield a warning of the same check, and a failure of another one."""
-    yield _failing(check, severity="warn")
-    yield _failing("another_check")
 
 
 def _failing_always(check: str, **labels: str) -> Iterable[Signal]:
@@ -181,3 +183,7 @@ def _failing_always(check: str, **labels: str) -> Iterable[Signal]:
 
 def _failing(check: str, *, severity: str = "fail", faulty: float = 1) -> Signal:
     return Signal(CHECK_FAILING.name, {**SPACE, "check": check, "severity": severity}, faulty=faulty)
+
+
+def _failed(check: str) -> Signal:
+    return Signal(CHECK_FAILED_TIME.name, {**SPACE, "check": check}, shape="moment")

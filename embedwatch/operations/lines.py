@@ -21,14 +21,20 @@ CHOSEN = (*MODEL, "place")
 LEGEND = "{{model}} / {{place}} {{segment}}"
 
 
-def chosen(name: str, equal: Mapping[str, str] | None = None, *, variables: Iterable[str] = CHOSEN) -> str:
+def chosen(
+    name: str,
+    equal: Mapping[str, str] | None = None,
+    *,
+    unequal: Mapping[str, str] | None = None,
+    variables: Iterable[str] = CHOSEN,
+) -> str:
     """Return the selector of a metric under the dashboard's variables.
 
     Example:
         >>> chosen("norm_mean", variables=("job",))
         'embedwatch_norm_mean{job=~"$job"}'
     """
-    return select(PREFIX + name, equal, like={variable: f"${variable}" for variable in variables})
+    return select(PREFIX + name, equal, unequal=unequal, like={variable: f"${variable}" for variable in variables})
 
 
 def worst(

@@ -9,7 +9,7 @@ from embedwatch.exposition import CHECK_FAILING, SPACE_LABELS
 from embedwatch.operations.dashboard import dashboard
 from embedwatch.operations.lines import CHOSEN, HEALTHY, MODEL, chosen
 from embedwatch.operations.panels import Panel, row, stat, table, target
-from embedwatch.operations.promql import select
+from embedwatch.operations.promql import SELDOM, select
 from embedwatch.operations.run_rows import training, watching
 from embedwatch.operations.space_rows import geometry, norms, tokens
 
@@ -74,9 +74,11 @@ def _verdicts() -> Iterator[Panel]:
     )
     yield stat(
         "Oldest window",
-        "Age of the newest window of the place that was silent longest. " + HEALTHY + "a few windows; above 15 min an "
+        "Age of the newest window of the place that was silent longest, but for the table, which is examined seldom. "
+        + HEALTHY
+        + "a few windows; above 15 min an "
         "alert says so.",
-        [target(f"max(time() - {chosen('window_timestamp_seconds')})", "age", instant=True)],
+        [target(f"max(time() - {chosen('window_timestamp_seconds', unequal=SELDOM)})", "age", instant=True)],
         unit="s",
         steps=(("green", None), ("orange", 900.0)),
     )

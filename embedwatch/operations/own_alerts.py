@@ -5,9 +5,11 @@ These compare raw numbers, since what is broken here may be the judging.
 
 from __future__ import annotations
 
+import json
+
 from embedwatch.exposition import PREFIX
 from embedwatch.operations.alerts import Alert, Signal, Trial
-from embedwatch.operations.promql import BRIDGE, PROCESS, by, select
+from embedwatch.operations.promql import BRIDGE, PROCESS, SELDOM, by, select
 
 __all__ = ["JOBS", "own_alerts"]
 
@@ -67,8 +69,9 @@ def _down() -> Alert:
 
 def _stale() -> Alert:
     metric = f"{PREFIX}window_timestamp_seconds"
-    late = f"time() - {metric} > {STALE_AFTER * SECONDS}"
-    query = f"max by (place) (time() - {metric}{{job=%q,instance=%q,model=%q}}) > {STALE_AFTER * SECONDS}"
+    late = f"time() - {select(metric, unequal=SELDOM)} > {STALE_AFTER * SECONDS}"
+    others = "".join(f",{name}!={json.dumps(value)}" for name, value in SELDOM.items())
+    query = f"max by (place) (time() - {metric}{{job=%q,instance=%q,model=%q{others}}}) > {STALE_AFTER * SECONDS}"
     return Alert(
         name="EmbedwatchStale",
         expr=by("count", MODEL, late),
@@ -83,9 +86,11 @@ def _stale() -> Alert:
             signals=(
                 Signal(metric, {"model": "bert", "place": "pooled", "segment": "all"}, shape="clock"),
                 Signal(metric, {"model": "bert", "place": "layers.3", "segment": "all"}, shape="clock"),
+                Signal(metric, {"model": "bert", **SELDOM, "segment": "all"}, shape="clock"),
             ),
             labels={"model": "bert"},
             description=f"bert: nothing new for more than {STALE_AFTER} minutes at layers.3, pooled.",
+            decoys=(Signal(metric, {"model": "bert", **SELDOM, "segment": "all"}, shape="clock"),),
             lag=STALE_AFTER,
         ),
         hold=DOWN_AFTER,

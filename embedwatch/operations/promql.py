@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from embedwatch.exposition import SPACE_LABELS
 
-__all__ = ["BRIDGE", "IDENTITY", "PROCESS", "by", "look_up", "select"]
+__all__ = ["BRIDGE", "IDENTITY", "PROCESS", "SELDOM", "by", "look_up", "select"]
 
 PROCESS = ("job", "instance")
 """Labels that Prometheus itself gives to all series of one scraped process."""
@@ -15,19 +15,31 @@ IDENTITY = (*PROCESS, *SPACE_LABELS)
 BRIDGE = 15
 """Minutes for which the last known value stands in for one that is missing. A series that ends would otherwise resolve
 its alert, as if all were well; within this time `EmbedwatchDown` or `EmbedwatchStale` takes over."""
+SELDOM = {"place": "token_table"}
+"""The place that is examined at the start, at checkpoints and at the end only: the age of its window says nothing."""
 
 
-def select(metric: str, equal: Mapping[str, str] | None = None, *, like: Mapping[str, str] | None = None) -> str:
-    """Return a selector of one metric, matching labels exactly (`equal`) or by regular expression (`like`).
+def select(
+    metric: str,
+    equal: Mapping[str, str] | None = None,
+    *,
+    unequal: Mapping[str, str] | None = None,
+    like: Mapping[str, str] | None = None,
+) -> str:
+    """Return a selector of one metric: labels that are `equal`, or not, or match a regular expression (`like`).
 
     Example:
-        >>> select("up", {"job": "a"}, like={"instance": ".+"})
-        'up{job="a",instance=~".+"}'
+        >>> select("up", {"job": "a"}, unequal={"zone": "b"}, like={"instance": ".+"})
+        'up{job="a",zone!="b",instance=~".+"}'
         >>> select("up")
         'up'
     """
-    matchers = [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in (equal or {}).items()]
-    matchers += [f"{name}=~{json.dumps(value, ensure_ascii=False)}" for name, value in (like or {}).items()]
+    kinds = (("=", equal), ("!=", unequal), ("=~", like))
+    matchers = [
+        f"{name}{sign}{json.dumps(value, ensure_ascii=False)}"
+        for sign, labels in kinds
+        for name, value in (labels or {}).items()
+    ]
     return f"{metric}{{{','.join(matchers)}}}" if matchers else metric
 
 
@@ -45,7 +57,12 @@ def by(aggregation: str, labels: Iterable[str], inner: str) -> str:
 
 
 def look_up(
-    metric: str, labels: Iterable[str], *, fixed: Mapping[str, str] | None = None, function: str = "last_over_time"
+    metric: str,
+    labels: Iterable[str],
+    *,
+    fixed: Mapping[str, str] | None = None,
+    function: str = "last_over_time",
+    condition: str = "",
 ) -> str:
     """Return a template pipeline that queries a metric of the very thing an alert is about.
 
@@ -54,6 +71,7 @@ def look_up(
         labels: labels that it shares with the alert. Go's `%q` quotes their values as PromQL does, whatever they hold.
         fixed: further labels with their values.
         function: makes one value of the last minutes.
+        condition: what the value must be to be found, such as ` > 0`.
 
     Example:
         >>> look_up("x", ["model"], fixed={"q": "1"})
@@ -63,4 +81,4 @@ def look_up(
     matchers = [f"{name}=%q" for name in names]
     matchers += [f"{name}={json.dumps(value)}" for name, value in (fixed or {}).items()]
     arguments = "".join(f" $labels.{name}" for name in names)
-    return f"printf `{function}({metric}{{{','.join(matchers)}}}[{BRIDGE}m])`{arguments} | query"
+    return f"printf `{function}({metric}{{{','.join(matchers)}}}[{BRIDGE}m]){condition}`{arguments} | query"

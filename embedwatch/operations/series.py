@@ -37,20 +37,24 @@ def values(
     for minute, value in enumerate(_course(signal, is_bad, length)):
         missing = minute in gaps or (end is not None and minute >= end)
         was_missing = bool(found) and isinstance(found[-1], str)
-        found.append((ABSENT if was_missing else STALE) if missing else value)
+        found.append((ABSENT if was_missing or not found else STALE) if missing or value is None else value)
     return found
 
 
-def _course(signal: Signal, is_bad: Callable[[int], bool], length: int) -> Iterator[float]:
+def _course(signal: Signal, is_bad: Callable[[int], bool], length: int) -> Iterator[float | None]:
     count, clock = 0, 0
+    moment: float | None = None
     for minute in range(length):
         bad = is_bad(minute)
         count += bad
         clock = clock if bad else minute * SECONDS
-        if signal.shape == "gauge":
-            yield signal.faulty if bad else signal.healthy
-        else:
-            yield float(count if signal.shape == "counter" else clock)
+        moment = float(minute * SECONDS) if bad else moment
+        yield {
+            "gauge": signal.faulty if bad else signal.healthy,
+            "counter": float(count),
+            "clock": float(clock),
+            "moment": moment,
+        }[signal.shape]
 
 
 def notation(played: Sequence[Played]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from embedwatch import exposition
 from embedwatch.core.boundary import Boundary
@@ -65,10 +65,31 @@ class Publisher:
 
     def write(self, snapshot: Snapshot, verdicts: Sequence[Verdict]) -> None:
         """Take over one window, and publish."""
+        self.write_all([(snapshot, verdicts)])
+
+    def write_all(self, windows: Iterable[tuple[Snapshot, Sequence[Verdict]]]) -> None:
+        """Take over windows, and publish once: an exposition costs as much as all Spaces together."""
         with self._lock:
-            space = self._space(snapshot.space)
-            space.heard = self._clock()
-            space.write(snapshot, verdicts)
+            for snapshot, verdicts in windows:
+                space = self._space(snapshot.space)
+                space.heard = self._clock()
+                space.write(snapshot, verdicts)
+            self._publish()
+
+    def remember(self, closed: Mapping[Space, float]) -> None:
+        """Say of Spaces whose windows are gone only when the last one closed, and publish."""
+        with self._lock:
+            for each, when in closed.items():
+                space = self._space(each)
+                space.heard = self._clock()
+                space.remember(when)
+            self._publish()
+
+    def forget(self, spaces: Iterable[Space]) -> None:
+        """Leave out Spaces from now on, and publish."""
+        with self._lock:
+            gone = set(spaces)
+            self._spaces = {labels: held for labels, held in self._spaces.items() if held.space not in gone}
             self._publish()
 
     def expect(self, snapshots: Sequence[Snapshot]) -> None:

@@ -34,6 +34,10 @@ class Series:
         """Take a value; where folding made two series one, the first stays."""
         self.values.setdefault(labels, self._checked(value))
 
+    def renew(self, labels: Labels, value: Value) -> None:
+        """Take a value in the place of an earlier one."""
+        self.values[labels] = self._checked(value)
+
     def begin(self, labels: Labels, value: Value) -> None:
         """Begin at zero, with the bounds of the given value; what has begun goes on."""
         checked = self._checked(value)

@@ -11,6 +11,7 @@ from embedwatch.core.measurement import Histogram, Measurement
 from embedwatch.core.snapshot import Snapshot, Space
 from embedwatch.core.verdict import STATUSES, Verdict
 from embedwatch.exposition import (
+    CHECK_FAILED_TIME,
     CHECK_FAILING,
     CHECK_UNKNOWN,
     SEVERITIES,
@@ -57,6 +58,7 @@ class SpaceSeries:
         self._boundary = boundary
         self._window: dict[str, Series] = {}
         self._judged: dict[str, Series] = {}
+        self._failed: dict[str, Series] = {}
         self._measured: dict[str, Series] = {}
         self._counted: dict[str, Series] = {}
 
@@ -69,6 +71,11 @@ class SpaceSeries:
                 self._try(self.collector, self._begin, measurement)
         self._encode()
 
+    def remember(self, closed: float) -> None:
+        """Say when its last window closed, and nothing else of it."""
+        self._try(self.collector, _of(self._window, WINDOW_TIME).put, self.labels, closed)
+        self._encode()
+
     def write(self, snapshot: Snapshot, verdicts: Sequence[Verdict]) -> None:
         """Take over a window: gauges and verdicts anew, counters and histograms added."""
         self.whole = {self.collector: True, VERDICTS: True}
@@ -79,7 +86,7 @@ class SpaceSeries:
             self._try(self.collector, _of(self._window, WINDOW_ROWS).put, self.labels, snapshot.provenance.rows)
             self._try(self.collector, _of(self._window, WINDOW_TIME).put, self.labels, snapshot.provenance.time)
             for verdict in verdicts:
-                self._try(VERDICTS, self._verdict, verdict)
+                self._try(VERDICTS, self._verdict, verdict, snapshot.provenance.time)
         for measurement in snapshot:
             if measurement.value is not None and (first or measurement.metric.kind != "gauge"):
                 self._try(self.collector, self._measurement, measurement)
@@ -118,11 +125,14 @@ class SpaceSeries:
         series = _of(self._measured if family.kind == "gauge" else self._counted, family)
         return series, (*self.labels, *own), value
 
-    def _verdict(self, verdict: Verdict) -> None:
+    def _verdict(self, verdict: Verdict, time: float) -> None:
+        """Show a verdict; that it failed is remembered, for windows may be shorter than what lies between scrapes."""
         labels = (*self.labels, ("check", self._values.fold("check", verdict.check)))
         limit = verdict.evidence.limit
         grave = STATUSES.index(verdict.status)
         _of(self._judged, CHECK_UNKNOWN).put(labels, int(verdict.status == "unknown"))
+        if verdict.status == "fail":
+            _of(self._failed, CHECK_FAILED_TIME).renew(labels, time)
         for severity in SEVERITIES:
             severe = (*labels, ("severity", severity))
             _of(self._judged, CHECK_FAILING).put(severe, int(grave >= STATUSES.index(severity)))
@@ -135,7 +145,7 @@ class SpaceSeries:
         self._try(self.collector, self._fill)
 
     def _fill(self) -> None:
-        groups = (self._window, self._judged, self._measured, self._counted)
+        groups = (self._window, self._judged, self._failed, self._measured, self._counted)
         self.blocks = encode(series for group in groups for series in group.values())
 
 

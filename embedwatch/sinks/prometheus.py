@@ -28,7 +28,7 @@ LANDING = b"""<!DOCTYPE html>
 class Prometheus(Sink):
     """Serves the last window of each Space on `/metrics`, for Prometheus to scrape.
 
-    What a scrape gets is encoded when a Snapshot is written, as text or as OpenMetrics; a scrape computes nothing.
+    What a scrape gets is encoded when a Snapshot is written, as text or as OpenMetrics; a scrape only compresses it.
     Counters and histograms add up over windows, so that `rate` and `histogram_quantile` are right. What has no value
     has no series. Label values and series are bounded: see `embedwatch_label_overflow_total` and
     `embedwatch_series_dropped`. There is no encryption and no password: listen where only Prometheus can reach you.
@@ -103,8 +103,6 @@ class Prometheus(Sink):
             "/-/healthy": (Page(PLAIN, b"embedwatch is healthy.\n"),),
             "/": (Page("text/html; charset=utf-8", LANDING),),
         }
-        for page in metrics:
-            _ = page.zipped  # here, not in a scrape
         self._server.pages = pages
 
 

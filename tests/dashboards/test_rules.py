@@ -18,7 +18,8 @@ from embedwatch.operations.trials import actors
 from tests.dashboards.tools import PROMETHEUS, committed_rules, needs_promtool, promtool
 
 ALERTS = {alert.name: alert for alert in all_alerts()}
-RULES = [rule for group in committed_rules()["groups"] for rule in group["rules"]]
+EVERY = [rule for group in committed_rules()["groups"] for rule in group["rules"]]
+RULES = [rule for rule in EVERY if "alert" in rule]
 
 
 class OnlyWarns(Check, register=False):
@@ -125,20 +126,29 @@ class TestEveryRule:
             assert "{{ $labels." in rule["annotations"]["description"]
 
     def test_is_held_unless_it_looks_back(self, rule: dict[str, Any]) -> None:
-        looks_back = "increase(" in rule["expr"] or "max_over_time(" in rule["expr"]
+        looks_back = "increase(" in rule["expr"] or "check_failed_timestamp_seconds" in rule["expr"]
         assert ("for" in rule) != (looks_back or rule["alert"] == "EmbedwatchWatchdog")
 
     def test_looks_past_missing_data(self, rule: dict[str, Any]) -> None:
         """A series that ends must not resolve an alert; clocks and scrapes are about just that."""
         if rule["alert"] not in ("EmbedwatchDown", "EmbedwatchStale", "EmbedwatchWatchdog"):
-            assert re.search(r"(last_over_time|max_over_time|increase)\(", rule["expr"])
+            assert re.search(r"(last_over_time|increase)\(", rule["expr"])
 
 
 class TestAlertsOnChecks:
     def test_a_fact_fires_at_once_and_is_remembered(self) -> None:
         alert = alert_on_check(Counted)
         assert (alert.hold, alert.keep, alert.severity) == (0, 0, "critical")
-        assert "max_over_time" in alert.expr
+        assert "check_failed_timestamp_seconds" in alert.expr
+
+    def test_what_is_asked_once_is_remembered_too(self) -> None:
+        alert = ALERTS["EmbedwatchInitialLoss"]
+        assert (alert.hold, alert.keep) == (0, 0)
+        assert "check_failed_timestamp_seconds" in alert.expr
+
+    def test_a_limit_is_shown_beside_a_value_only(self) -> None:
+        assert "embedwatch_threshold" not in alert_on_check(Counted).description
+        assert "embedwatch_threshold" in ALERTS["EmbedwatchCollapse"].description
 
     def test_a_counter_is_not_shown_as_the_value_of_a_window(self) -> None:
         assert "bad_things_total" not in alert_on_check(Counted).description
@@ -162,7 +172,7 @@ class TestPromtool:
     def test_rules_are_clean(self) -> None:
         code, said = promtool("check", "rules", "--lint=all", "--lint-fatal", PROMETHEUS / "embedwatch.rules.yml")
         assert code == 0, said
-        assert f"{len(RULES)} rules found" in said
+        assert f"{len(EVERY)} rules found" in said
 
     def test_the_example_configuration_is_valid_and_bounded(self) -> None:
         code, said = promtool("check", "config", PROMETHEUS / "prometheus.yml")

@@ -82,14 +82,16 @@ class TestCheckMode:
     ) -> None:
         assert generate.main(["--folder", str(tmp_path)]) == 0
         assert generate.main(["--folder", str(tmp_path), "--check"]) == 0
-        assert {path.name for path in tmp_path.iterdir()} == set(generate.pages())
+        written = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.md")}
+        assert written == {*generate.pages(), *generate.alert_pages()}
         assert not capsys.readouterr().err
 
     @pytest.mark.parametrize("page", generate.pages())
     def test_names_the_page_that_is_stale_and_leaves_it(
         self, tmp_path: Path, page: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        for name, text in generate.pages().items():
+        for name, text in {**generate.pages(), **generate.alert_pages()}.items():
+            tmp_path.joinpath(name).parent.mkdir(exist_ok=True)
             tmp_path.joinpath(name).write_text(text, encoding="utf-8")
         tmp_path.joinpath(page).write_text("old", encoding="utf-8")
         assert generate.main(["--folder", str(tmp_path), "--check"]) == 1

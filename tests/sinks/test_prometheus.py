@@ -212,6 +212,20 @@ def test_verdicts_become_numbers() -> None:
     assert len(fewer.named("check_failing")) == 2
 
 
+def test_that_a_check_failed_is_remembered() -> None:
+    """A window may be over before the next scrape."""
+    here = {**HERE, "check": "broken"}
+    with sink() as made:
+        shown = []
+        courses: list[tuple[float, Status]] = [(1.0, "ok"), (2.0, "fail"), (3.0, "ok"), (4.0, "fail"), (5.0, "unknown")]
+        for time, status in courses:
+            made.write(snapshot(time=time), [verdict("broken", status), verdict("fine", "warn")])
+            exposed = Exposed(made)
+            shown.append(exposed.get("check_failed_timestamp_seconds", here))
+    assert shown == [None, 2, 2, 4, 4]
+    assert len(exposed.named("check_failed_timestamp_seconds")) == 1
+
+
 @pytest.mark.parametrize(
     "text", ['"quoted"', "new\nline", "back\\slash", "\\n", "\r\u2028\x85tab\t", "新闻 é", "{a=b,c}", " "]
 )

@@ -28,14 +28,16 @@ def snapshot(*measurements: Measurement, space: Space = SPACE) -> Snapshot:
 
 
 def everything_live() -> Snapshot:
-    """What every vector statistic that runs on a live model measures on some rows."""
+    """What every vector statistic that runs on a live model measures on some rows, one of them with a NaN."""
     import torch
 
     from embedwatch.batch import VectorBatch
 
     live = [cls for cls in registered(Statistic).values() if cls.live and not cls.needs_reference]
     window = Window([cls() for cls in live if cls.consumes == "vectors"])
-    window.update(VectorBatch(torch.randn(500, 32, generator=torch.Generator().manual_seed(0))))
+    rows = torch.randn(500, 32, generator=torch.Generator().manual_seed(0))
+    rows[7, 3] = torch.nan
+    window.update(VectorBatch(rows))
     window.close(1.7e9)
     return window.snapshot(SPACE, step=3)
 

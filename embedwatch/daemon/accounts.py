@@ -1,0 +1,316 @@
+"""Account: one Space in the daemon. What came goes into its Course, and is owed to the store until it is saved."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from embedwatch.batch import VectorBatch
+from embedwatch.core.boundary import Boundary
+from embedwatch.core.check import Check
+from embedwatch.core.measurement import Measurement
+from embedwatch.core.registry import registered
+from embedwatch.core.snapshot import Provenance, Snapshot, Space
+from embedwatch.core.statistic import Statistic
+from embedwatch.core.verdict import Status, Verdict
+from embedwatch.course import Course, Judgement
+from embedwatch.daemon.slots import Entry, Layout
+from embedwatch.daemon.store import Kept, Saved, VerdictState
+from embedwatch.judging import Judge
+from embedwatch.parcels import Parcel, open_batch, open_more, open_snapshot, open_window, parcel_of_window
+from embedwatch.selection import Selection
+from embedwatch.window import Window
+
+__all__ = ["Account", "Accounts", "layout_of", "opened"]
+
+KINDS = {"tokens": "tokens", "training": "steps"}
+"""Role of a place to the kind of batch that its statistics are fed; else vectors."""
+OURSELVES = "daemon"
+"""Sender of the windows that are saved."""
+MOST_NOTES = 20
+"""Sentences about one window that are kept."""
+SEVERAL = "Senders with different fingerprints are in this window."
+MOST_OWED = 20
+"""Closed windows of a Space that wait for a disk that takes nothing; of more, the oldest are not kept."""
+
+
+def layout_of(window: Window) -> Layout:
+    """Return what has to be equal for windows to be merged: names and settings of the statistics."""
+    statistics = window.statistics.items()
+    return frozenset((name, json.dumps(each.settings(), sort_keys=True, default=str)) for name, each in statistics)
+
+
+def opened(parcel: Parcel, boundary: Boundary) -> VectorBatch | Window | Snapshot:
+    """Return what a parcel holds.
+
+    Raises:
+        InputError: if it is not what it claims to be.
+        MergeError: if a state does not fit its Statistic.
+    """
+    if parcel.kind == "rows":
+        return open_batch(parcel)
+    if parcel.kind == "state":
+        return open_window(parcel, boundary)
+    return open_snapshot(parcel)
+
+
+@dataclass
+class _Gathered:
+    """What the parcels of a window say about where it comes from."""
+
+    step: int | None = None
+    fingerprint: str = ""
+    coverage: Counter[str] = field(default_factory=Counter)
+    notes: dict[str, None] = field(default_factory=dict)
+    more: tuple[Measurement, ...] = ()
+    """What no Statistic delivers: of the sender that came last, since it cannot be merged."""
+
+    def add(self, parcel: Parcel) -> None:
+        steps = [step for step in (self.step, parcel.step) if step is not None]
+        self.step = max(steps, default=None)
+        if self.fingerprint and parcel.fingerprint not in ("", self.fingerprint):
+            self.notes[SEVERAL] = None
+        self.fingerprint = parcel.fingerprint or self.fingerprint
+        self.coverage.update(parcel.coverage)
+        for note in parcel.notes:
+            if len(self.notes) < MOST_NOTES:
+                self.notes[note] = None
+        if parcel.kind == "state":
+            self.more = open_more(parcel) or self.more
+
+    def provenance(self) -> dict[str, Any]:
+        return {
+            "step": self.step,
+            "fingerprint": self.fingerprint,
+            "coverage": dict(self.coverage),
+            "notes": tuple(self.notes),
+        }
+
+
+class Account:
+    """One Space: its Course, the provenance of its open window, and what is not saved yet. Of one thread at a time.
+
+    Args:
+        course: what rows and states go into.
+    """
+
+    def __init__(self, course: Course) -> None:
+        self.course = course
+        self.boundary = course.boundary
+        self.fresh = False
+        """Whether its last judgement was made since the start."""
+        self.windows = 0
+        """Judged since the start."""
+        self.since: dict[str, tuple[Status, float]] = {}
+        """Check to its status, and since when it has had it."""
+        self.owed = 0
+        """Bytes in the inbox of the store that are in the window already."""
+        self._gathered = _Gathered()
+        self._entries: list[int] = []
+        self._unsaved: list[Judgement] = []
+        self._errors: Counter[tuple[str, str]] = Counter()
+
+    @property
+    def dirty(self) -> bool:
+        """Whether the store lacks anything."""
+        return bool(self._entries or self._unsaved)
+
+    def apply_all(self, entries: Sequence[Entry]) -> list[Judgement]:
+        """Take parcels into the open window, and return the judgements of Snapshots among them."""
+        self._entries += [entry.number for entry in entries]
+        self.owed += sum(entry.size for entry in entries)
+        found = [self._apply(entry) for entry in _joined(entries)]
+        return [judgement for judgement in found if judgement is not None]
+
+    def drop(self, number: int) -> None:
+        """Let a parcel that cannot be read leave the inbox."""
+        self._entries.append(number)
+
+    def publish(self, snapshot: Snapshot) -> Judgement | None:
+        """Judge a Snapshot that no window stands behind."""
+        return self._judged(lambda: self.course.publish(snapshot))
+
+    def _apply(self, entry: Entry) -> Judgement | None:
+        """Take a parcel; a Snapshot is judged at once. What fails is counted, and gone."""
+        content = entry.content
+        if isinstance(content, Snapshot):
+            return self.publish(content)
+        with self.boundary.guard("window", "parcel"):
+            self._gathered.add(entry.parcel)
+            if isinstance(content, VectorBatch):
+                self.course.update(content)
+            elif self.course.window.rows:
+                self.course.window.merge(content)
+            else:
+                self.course.window = content
+        return None
+
+    def close(self, ended: float) -> Judgement | None:
+        """Close the window, measure and judge it; `None` where it holds nothing."""
+        if not self.course.window.rows:
+            return None
+        gathered, self._gathered = self._gathered, _Gathered()
+        return self._judged(lambda: self.course.close(ended, more=gathered.more, **gathered.provenance()))
+
+    def _judged(self, judge: Callable[[], Judgement | None]) -> Judgement | None:
+        judgement = None
+        with self.boundary.guard("window", "judging"):
+            judgement = judge()
+        if judgement is not None:
+            self.fresh = True
+            self.windows += 1
+            self._date(judgement.verdicts, judgement.snapshot.provenance.time)
+            self._unsaved = [*self._unsaved, judgement][-MOST_OWED:]
+        return judgement
+
+    def _date(self, verdicts: Sequence[Verdict], time: float) -> None:
+        for verdict in verdicts:
+            status, since = self.since.get(verdict.check, (None, time))
+            self.since[verdict.check] = (verdict.status, since if status == verdict.status else time)
+
+    def saved(self) -> Saved:
+        """Return what the store has to take over."""
+        window = self.course.window
+        last = self._unsaved[-1].verdicts if self._unsaved else ()
+        return Saved(
+            self.course.space,
+            self._packed(window) if window.rows else None,
+            tuple(self._entries),
+            [judgement.snapshot.to_json() for judgement in self._unsaved],
+            [VerdictState(each.check, self.since[each.check][1], each.to_json()) for each in last],
+        )
+
+    def _packed(self, window: Window) -> bytes:
+        provenance = Provenance(
+            window.started, window.rows, window.dimension, role=self.course.role, **self._gathered.provenance()
+        )
+        snapshot = Snapshot(self.course.space, self._gathered.more, provenance)
+        return parcel_of_window(window, snapshot, sender=OURSELVES, number=0).to_bytes()
+
+    def settle(self) -> None:
+        """Say that the store has all of it."""
+        self._entries, self._unsaved, self.owed = [], [], 0
+
+    def restore(self, kept: Kept) -> int:
+        """Take over what the store had, but the inbox; return the number of parts that could not be read."""
+        tried, done = 0, 0
+        for snapshot in kept.snapshots:
+            tried += 1
+            with self.boundary.guard("restore", "snapshot"):
+                self.course.history.append(Snapshot.from_json(snapshot))
+                done += 1
+        verdicts: list[Verdict] = []
+        for state in kept.verdicts:
+            tried += 1
+            with self.boundary.guard("restore", "verdict"):
+                verdicts.append(Verdict.from_json(state.verdict))
+                self.since[state.name] = (verdicts[-1].status, state.since)
+                done += 1
+        if len(self.course.history):
+            self.course.last = Judgement(list(self.course.history)[-1], tuple(verdicts), ())
+        if kept.window is not None:
+            tried += 1
+            with self.boundary.guard("restore", "window"):
+                parcel = Parcel.from_bytes(kept.window)
+                self.course.window = open_window(parcel, self.boundary)
+                self._gathered.add(parcel)
+                done += 1
+        return tried - done
+
+    def new_errors(self) -> Counter[tuple[str, str]]:
+        """Return the exceptions since the last time, by (stage, name)."""
+        errors = Counter(self.boundary.errors)
+        since, self._errors = errors - self._errors, errors
+        return since
+
+    def to_json(self, *, whole: bool = False) -> dict[str, Any]:
+        """Return how the Space stands, in plain JSON types; all that is known of it where the whole is asked for."""
+        last, window = self.course.last, self.course.window
+        found: dict[str, Any] = {
+            "space": self.course.space.labels(),
+            "role": self.course.role,
+            "dimension": window.dimension if last is None else last.snapshot.provenance.dimension,
+            "open_rows": window.rows,
+            "windows": self.windows,
+            "fresh": self.fresh,
+            "time": None if last is None else last.snapshot.provenance.time,
+            "rows": 0 if last is None else last.snapshot.provenance.rows,
+            "step": None if last is None else last.snapshot.provenance.step,
+            "counts": {} if last is None else dict(Counter(verdict.status for verdict in last.verdicts)),
+        }
+        if whole and last is not None:
+            found["snapshot"] = last.snapshot.to_json()
+            found["verdicts"] = self.verdicts()
+            found["exhibits"] = [exhibit.to_json() for exhibit in last.exhibits]
+        return found
+
+    def verdicts(self) -> list[dict[str, Any]]:
+        """Return the last verdicts in plain JSON types, each with since when it is so, and when it was judged."""
+        last = self.course.last
+        if last is None:
+            return []
+        time = last.snapshot.provenance.time
+        return [
+            {**verdict.to_json(), "since": self.since[verdict.check][1], "time": time, "fresh": self.fresh}
+            for verdict in last.verdicts
+        ]
+
+
+class Accounts:
+    """Makes Accounts: each has its own boundary, so that what fails in one Space is not switched off in the others.
+
+    Args:
+        only, skip: what to measure and ask.
+    """
+
+    def __init__(self, *, only: Sequence[str] = (), skip: Sequence[str] = ()) -> None:
+        kinds = ("vectors", *KINDS.values())
+        self._selections = {kind: Selection.live(kind, only=only, skip=skip) for kind in kinds}
+        self._checks = [check for name, check in registered(Check).items() if name not in skip]
+
+    def make(self, space: Space, role: str) -> Account:
+        """Return the Account of a Space that has nothing yet."""
+        boundary = Boundary()
+        statistics = self._selections[KINDS.get(role, "vectors")].made(boundary)
+        judge = Judge([check() for check in self._checks], boundary=boundary)
+        return Account(Course(space, role, statistics, judge, boundary))
+
+    def layout(self, role: str) -> Layout:
+        """Return the layout of windows that begin with rows."""
+        statistics: list[Statistic[Any]] = self._selections[KINDS.get(role, "vectors")].made(Boundary())()
+        return layout_of(Window(statistics))
+
+
+def _joined(entries: Sequence[Entry]) -> list[Entry]:
+    """Join neighbouring rows of one sort: many small updates of statistics cost more than one."""
+    found: list[list[Entry]] = []
+    for entry in entries:
+        if found and _alike(found[-1][-1], entry):
+            found[-1].append(entry)
+        else:
+            found.append([entry])
+    return [group[0] if len(group) == 1 else _join(group) for group in found]
+
+
+def _alike(one: Entry, other: Entry) -> bool:
+    """Return whether two parcels can be one batch with one provenance."""
+    first, second = one.content, other.content
+    if not isinstance(first, VectorBatch) or not isinstance(second, VectorBatch):
+        return False
+    return _sort(one.parcel, first) == _sort(other.parcel, second)
+
+
+def _sort(parcel: Parcel, batch: VectorBatch) -> tuple[Any, ...]:
+    columns = (batch.ids is None, batch.labels is None, batch.source, batch.segment)
+    about = (parcel.step, parcel.fingerprint, parcel.notes, dict(parcel.coverage))
+    return batch.rows.dtype, batch.dimension, *columns, *about
+
+
+def _join(group: Sequence[Entry]) -> Entry:
+    batches = [entry.content for entry in group if isinstance(entry.content, VectorBatch)]
+    coverage = sum((Counter(entry.parcel.coverage) for entry in group), Counter())
+    parcel = replace(group[-1].parcel, coverage=dict(coverage), rows=sum(map(len, batches)), payload=b"")
+    return replace(group[-1], parcel=parcel, content=VectorBatch.concat(batches))

@@ -1,0 +1,221 @@
+"""Config: everything that can be set about the daemon, as pydantic models; nothing else is accepted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic.json_schema import GenerateJsonSchema
+
+from embedwatch.core.errors import UsageError
+from embedwatch.daemon.units import Address, duration, duration_text, size, size_text
+
+__all__ = ["DEFAULT_ADDRESS", "Auth", "Config", "Evaluation", "Log", "Source", "Storage", "Tls", "Web", "config_schema"]
+
+DEFAULT_ADDRESS = "127.0.0.1:9477"
+"""A port that no exporter in Prometheus' list of allocations has; it is not registered there."""
+DEFAULT_STORAGE = Path("embedwatch-data")
+NAME = r"^[^\s/][^\r\n\t]{0,199}$"
+DURATION = r"^(?=.)(\d+w)?(\d+d)?(\d+h)?(\d+m)?(\d+s)?(\d+ms)?$"
+SIZE = r"^\d+ ?(B|KiB|MiB|GiB|kB|MB|GB)$"
+SHORTEST, LONGEST = 0.1, 31_536_000.0
+"""Bounds of every duration, in seconds: a tenth, and a year."""
+LEAST_SIZE, LARGEST_SIZE = 1 << 10, 1 << 40
+
+
+def _duration(given: Any) -> float:
+    """Read a duration; a bare number has no unit, and is refused."""
+    if not isinstance(given, str):
+        raise UsageError(f"a duration must be a number with a unit, got {given!r}; write 15m, 90s or 1h30m")
+    seconds = duration(given)
+    if not SHORTEST <= seconds <= LONGEST:
+        raise UsageError(f"a duration must be from 100ms to 1 year, got {given}; choose one between")
+    return seconds
+
+
+def _size(given: Any) -> int:
+    if not isinstance(given, str):
+        raise UsageError(f"a size must be a whole number with a unit, got {given!r}; write 8MiB or 512KiB")
+    count = size(given)
+    if not LEAST_SIZE <= count <= LARGEST_SIZE:
+        raise UsageError(f"a size must be from 1KiB to 1024GiB, got {given}; choose one between")
+    return count
+
+
+def _address(given: Any) -> Any:
+    """Read an address; a port alone may be a number."""
+    return str(Address.read(str(given))) if isinstance(given, int | str) and not isinstance(given, bool) else given
+
+
+Duration = Annotated[
+    float,
+    BeforeValidator(_duration),
+    PlainSerializer(duration_text),
+    WithJsonSchema({"type": "string", "pattern": DURATION}),
+]
+Size = Annotated[
+    int,
+    BeforeValidator(_size),
+    PlainSerializer(size_text),
+    WithJsonSchema({"type": "string", "pattern": SIZE}),
+]
+Listen = Annotated[str, BeforeValidator(_address)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=False, use_attribute_docstrings=True)
+
+
+class Tls(_Section):
+    """Certificates; read again on reload, so that they can be renewed."""
+
+    cert_file: Path
+    """PEM with the certificate of the server and those above it."""
+    key_file: Path
+    """PEM with its private key, without a password."""
+    client_ca_file: Path | None = None
+    """PEM with the authorities whose clients are let in; without it, clients need no certificate."""
+
+
+class Auth(_Section):
+    """Who may read and send. Secrets stand in files of their own, never here."""
+
+    token_file: Path | None = None
+    """One bearer token a line; several let you change a token without a gap."""
+    users_file: Path | None = None
+    """One `name:bcrypt-hash` a line, as `htpasswd -B` writes them."""
+
+
+class Web(_Section):
+    """What is served, where, and to whom."""
+
+    listen: Annotated[list[Listen], Field(min_length=1, max_length=16)] = [DEFAULT_ADDRESS]
+    """Addresses: HOST:PORT, :PORT for all interfaces, PORT for this machine only, unix:PATH."""
+    tls: Tls | None = None
+    """Serve HTTPS on the ports; Unix sockets stay plain."""
+    auth: Auth = Auth()
+    """Tokens and users; without any, everybody who reaches the port may read and send."""
+    enable_lifecycle: bool = False
+    """Allow POST /-/reload."""
+    insecure: bool = False
+    """Allow an address that other machines reach, though nobody has to authenticate."""
+    max_body: Size = 32 << 20
+    """Largest body of a request, as it is sent and after it is unpacked."""
+    max_json: Size = 4 << 20
+    """Largest body of JSON, which takes up to twenty times as much while it is read."""
+    max_rows: Annotated[int, Field(ge=1, le=10_000_000)] = 200_000
+    """Most rows in a request."""
+    max_dimension: Annotated[int, Field(ge=1, le=1_000_000)] = 65_536
+    """Largest dimension of a row."""
+    max_ingesting: Annotated[int, Field(ge=1, le=1024)] = 8
+    """Bodies that are taken at once; further senders are asked to try again."""
+    max_connections: Annotated[int, Field(ge=8, le=65_536)] = 512
+    """Connections at once."""
+    timeout: Duration = 30.0
+    """A request that is not whole, or an answer that is not taken, after so long is ended."""
+
+
+class Storage(_Section):
+    """What survives a restart, and how much may wait."""
+
+    path: Path = DEFAULT_STORAGE
+    """Folder of the state; one daemon at a time uses it."""
+    pending: Size = 64 << 20
+    """Most bytes that wait to be judged; beyond, senders are asked to wait."""
+    slot: Size = 8 << 20
+    """Most bytes of one Space that wait to be judged."""
+
+
+class Evaluation(_Section):
+    """How windows are judged."""
+
+    interval: Duration = 60.0
+    """A window of each Space is closed and judged so often."""
+    max_spaces: Annotated[int, Field(ge=1, le=1_000_000)] = 1000
+    """Most Spaces; rows of further ones are refused."""
+    only: list[str] = []
+    """Names of statistics, measurements or checks to keep; all where it is empty."""
+    skip: list[str] = []
+    """Names of statistics, measurements or checks to leave out."""
+    expires: Duration | None = None
+    """A Space that is not heard of for so long is no longer shown."""
+
+
+class Log(_Section):
+    """What is logged on standard error; vectors and texts never are."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least grave events to log."""
+    format: Literal["logfmt", "json"] = "logfmt"
+    """One line an event, in either form."""
+
+
+class Source(_Section):
+    """A folder of checkpoints, or files of vectors, looked at on a schedule."""
+
+    kind: Literal["checkpoints", "files"]
+    """`checkpoints`: a folder in which each new checkpoint is judged; `files`: a file or folder of vectors."""
+    path: Path
+    """Where it is."""
+    name: Annotated[str, Field(pattern=NAME)]
+    """Label `model` of what is found there."""
+    every: Duration = 300.0
+    """How often it is looked at."""
+
+
+class Config(_Section):
+    """The whole configuration; every part has a default."""
+
+    web: Web = Web()
+    """What is served, where, and to whom."""
+    storage: Storage = Storage()
+    """What survives a restart, and how much may wait."""
+    evaluation: Evaluation = Evaluation()
+    """How windows are judged."""
+    log: Log = Log()
+    """What is logged."""
+    sinks: list[str] = []
+    """Where judged windows go beside /metrics, as in `--sink`: `jsonl:run.jsonl`."""
+    sources: list[Source] = []
+    """What is looked at on a schedule."""
+    drain: Duration = 30.0
+    """On SIGTERM, so long is left to judge what waits."""
+
+    @model_validator(mode="after")
+    def _closed_to_others(self) -> Config:
+        """Refuse an open door without a lock."""
+        web = self.web
+        locked = web.auth.token_file or web.auth.users_file or (web.tls and web.tls.client_ca_file)
+        opened = [each for each in web.listen if not Address.read(each).is_local]
+        if opened and not locked and not web.insecure:
+            raise UsageError(
+                f"`web.listen` must be this machine only where nobody has to authenticate, got {opened[0]}; set "
+                "`web.auth`, or allow it with `web.insecure` (--web.insecure)"
+            )
+        return self
+
+
+class _Texts(GenerateJsonSchema):
+    """Writes the defaults of durations and sizes as people write them."""
+
+    def default_schema(self, schema: Any) -> dict[str, Any]:
+        """Return the schema of a field with a default."""
+        found = super().default_schema(schema)
+        text = {DURATION: duration_text, SIZE: size_text}.get(found.get("pattern", ""))
+        if text is not None and isinstance(found.get("default"), int | float):
+            found["default"] = text(found["default"])
+        return found
+
+
+def config_schema() -> dict[str, Any]:
+    """Return the JSON schema of the configuration."""
+    return Config.model_json_schema(schema_generator=_Texts)

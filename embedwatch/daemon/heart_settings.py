@@ -1,0 +1,44 @@
+"""How the heart of the daemon works: limits, and where its state lies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from embedwatch.core.errors import UsageError
+
+__all__ = ["HeartSettings"]
+
+
+@dataclass(frozen=True)
+class HeartSettings:
+    """How the daemon works.
+
+    Args:
+        storage: folder of the state; `None` keeps none: what is in no window is lost with the process.
+        interval: seconds after which windows are closed.
+        pending_bytes: the most bytes that wait to go into windows.
+        slot_bytes: the most that wait for one Space.
+        max_spaces: the most Spaces; parcels for further ones are refused, since rows of different places have no
+            geometry in common.
+        only, skip: names of statistics, measurements or checks to keep, to leave out.
+        expires: seconds after which a Space that is not heard of is forgotten; `None` keeps it.
+
+    Raises:
+        UsageError: if a number is out of range.
+    """
+
+    storage: Path | None = None
+    interval: float = 60.0
+    pending_bytes: int = 64 << 20
+    slot_bytes: int = 8 << 20
+    max_spaces: int = 1000
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    expires: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("interval", "pending_bytes", "slot_bytes", "max_spaces", "expires"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise UsageError(f"`{name}` must be above 0, got {value!r}; leave it out for the default")

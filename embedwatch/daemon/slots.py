@@ -1,0 +1,278 @@
+"""Slots: what waits for each Space, bounded in bytes; what does not fit is refused before it is acknowledged."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from embedwatch.batch import VectorBatch
+from embedwatch.core.errors import EmbedwatchError, UsageError
+from embedwatch.core.snapshot import Snapshot, Space
+from embedwatch.parcels import Parcel
+from embedwatch.window import Window
+
+__all__ = ["Draining", "Entry", "Full", "Refused", "Slot", "Slots", "Unstorable"]
+
+SOONEST, LATEST = 1.0, 60.0
+"""Seconds after which a sender may try again, at the least and at the most."""
+FIRST_PACE = 10e6
+"""Bytes a second that are assumed before any was measured."""
+USUAL_ROLE = "vectors"
+"""Of a Space whose first sender does not say."""
+WEIGHT = 0.1
+"""Of the newest turn in the pace, which is an exponential mean."""
+Layout = frozenset[tuple[str, str]]
+"""Names of the statistics of a window, each with its settings as text: windows of one layout can be merged."""
+
+
+class _Later(EmbedwatchError, RuntimeError):
+    """Not now: the same parcel can be sent again.
+
+    Args:
+        message: why.
+        retry_after: seconds after which there may be room.
+    """
+
+    reason = "later"
+
+    def __init__(self, message: str, *, retry_after: float = SOONEST) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class Full(_Later):
+    """The slot of the Space, or all of them together, hold as much as they may."""
+
+    reason = "full"
+
+
+class Draining(_Later):
+    """Nothing is taken: the daemon is starting, or ends."""
+
+    reason = "draining"
+
+
+class Unstorable(Draining):
+    """Nothing is taken: what is accepted has to be stored first, and the disk does not take it."""
+
+    reason = "unstorable"
+
+
+class Refused(UsageError):
+    """The parcel does not fit, and will not fit later.
+
+    Args:
+        message: what it must be, what it is, and what to do.
+        reason: a word for it, one of a few.
+    """
+
+    def __init__(self, message: str, *, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An accepted parcel that is in no window yet: its number in the store, its size, and what it holds."""
+
+    number: int
+    size: int
+    parcel: Parcel
+    content: VectorBatch | Window | Snapshot
+    layout: Layout | None = None
+
+
+@dataclass
+class Slot:
+    """What waits for one Space, in its order.
+
+    Args:
+        space: whose.
+        role: what sort of place it is.
+        heard: when something came last, by a clock that never jumps.
+    """
+
+    space: Space
+    role: str
+    heard: float
+    size: int = 0
+    """Bytes that wait or are about to."""
+    dimension: int | None = None
+    """D of the rows in its open window, and of those that wait."""
+    layout: Layout | None = None
+    """Of the states in its open window, and of those that wait."""
+    busy: bool = False
+    """Whether the evaluator knows that something waits."""
+    coming: int = 0
+    """Parcels that have room, and are being stored."""
+    waiting: deque[Entry] = field(default_factory=deque)
+
+    def check(self, parcel: Parcel, layout: Layout | None) -> None:
+        """Refuse what cannot be one with what is there.
+
+        Raises:
+            Refused: for another role, dimension or set of statistics.
+        """
+        if parcel.role not in ("", self.role):
+            raise Refused(
+                f"`role` of {self.space} must be {self.role} as before, got {parcel.role}; name another place",
+                reason="role",
+            )
+        if parcel.kind == "snapshot":
+            return
+        if None not in (self.dimension, parcel.dimension) and self.dimension != parcel.dimension:
+            raise Refused(
+                f"rows of {self.space} must have {self.dimension} dimensions like those of its open window, "
+                f"got {parcel.dimension}; name another place, or wait for the next window",
+                reason="dimension",
+            )
+        if None not in (self.layout, layout) and self.layout != layout:
+            raise Refused(
+                f"states of {self.space} must have the statistics and settings of its open window, got others; "
+                "run one version and one configuration on all senders",
+                reason="layout",
+            )
+
+
+class Slots:
+    """All slots. Safe to use from several threads.
+
+    Args:
+        slot_bytes: the most bytes that wait for one Space.
+        pending_bytes: the most that wait for all of them.
+        max_spaces: the most Spaces.
+        ticks: seconds by a clock that never jumps.
+
+    Example:
+        >>> slots = Slots(slot_bytes=100, pending_bytes=1000, max_spaces=3)
+        >>> len(list(slots)), slots.size
+        (0, 0)
+    """
+
+    def __init__(
+        self, *, slot_bytes: int, pending_bytes: int, max_spaces: int, ticks: Callable[[], float] = lambda: 0.0
+    ) -> None:
+        self._slot_bytes, self._pending_bytes, self._max_spaces = slot_bytes, pending_bytes, max_spaces
+        self._ticks = ticks
+        self._slots: dict[Space, Slot] = {}
+        self._lock = threading.RLock()
+        self._pace = FIRST_PACE
+        self.size = 0
+        """Bytes that wait, of all slots."""
+
+    def __iter__(self) -> Iterator[Slot]:
+        with self._lock:
+            return iter(list(self._slots.values()))
+
+    @property
+    def parcels(self) -> int:
+        """Parcels that wait."""
+        return sum(len(slot.waiting) for slot in self)
+
+    def reserve(self, parcel: Parcel, size: int, layout: Layout | None = None) -> Slot:
+        """Make room for a parcel; `put` or `release` has to follow.
+
+        Raises:
+            Full: if there is none now.
+            Refused: if there never will be.
+        """
+        if size > min(self._slot_bytes, self._pending_bytes):
+            raise Refused(
+                f"a parcel must have at most {min(self._slot_bytes, self._pending_bytes):,} bytes, got {size:,}; "
+                "send fewer rows at a time",
+                reason="too_large",
+            )
+        with self._lock:
+            slot = self._slots.get(parcel.space) or self._new(parcel.space, parcel.role or USUAL_ROLE)
+            slot.check(parcel, layout)
+            for held, most, name in (
+                (slot.size, self._slot_bytes, f"of {slot.space}"),
+                (self.size, self._pending_bytes, "of all Spaces"),
+            ):
+                if held + size > most:
+                    raise Full(
+                        f"the slot {name} must hold at most {most:,} bytes, it holds {held:,}; send it again later",
+                        retry_after=min(max(held / self._pace, SOONEST), LATEST),
+                    )
+            self._slots.setdefault(slot.space, slot)
+            self._claim(slot, parcel, size, layout)
+            slot.coming += 1
+        return slot
+
+    def _new(self, space: Space, role: str) -> Slot:
+        if len(self._slots) >= self._max_spaces:
+            raise Refused(
+                f"there must be at most {self._max_spaces:,} Spaces, got one more; name fewer places and segments, "
+                "or raise `max_spaces`",
+                reason="too_many_spaces",
+            )
+        return Slot(space, role, self._ticks())
+
+    def _claim(self, slot: Slot, parcel: Parcel, size: int, layout: Layout | None) -> None:
+        slot.size += size
+        self.size += size
+        slot.heard = self._ticks()
+        if parcel.kind != "snapshot":
+            slot.dimension = parcel.dimension if slot.dimension is None else slot.dimension
+            slot.layout = layout if slot.layout is None else slot.layout
+
+    def release(self, slot: Slot, size: int) -> None:
+        """Give back the room of a parcel that could not be stored, or was there already."""
+        with self._lock:
+            slot.coming -= 1
+            slot.size -= size
+            self.size -= size
+
+    def put(self, slot: Slot, entry: Entry) -> bool:
+        """Add a parcel that was stored; return whether the evaluator has to be told."""
+        with self._lock:
+            slot.coming -= 1
+            slot.waiting.append(entry)
+            idle, slot.busy = not slot.busy, True
+        return idle
+
+    def restore(self, space: Space, role: str, entries: list[Entry]) -> Slot:
+        """Make the slot of a Space as it was before, without bounds: all of it was acknowledged."""
+        with self._lock:
+            slot = self._slots.setdefault(space, Slot(space, role, self._ticks()))
+            for entry in entries:
+                self._claim(slot, entry.parcel, entry.size, entry.layout)
+                slot.waiting.append(entry)
+            slot.busy = bool(slot.waiting)
+        return slot
+
+    def take(self, slot: Slot, size: int) -> list[Entry]:
+        """Take the oldest parcels of a slot, one at least, until they have so many bytes; they still count."""
+        with self._lock:
+            found: list[Entry] = []
+            while slot.waiting and (not found or sum(entry.size for entry in found) + slot.waiting[0].size <= size):
+                found.append(slot.waiting.popleft())
+        return found
+
+    def done(self, slot: Slot, entries: list[Entry], seconds: float) -> bool:
+        """Forget parcels that are in the window now; return whether more wait, which the evaluator has to be told."""
+        size = sum(entry.size for entry in entries)
+        with self._lock:
+            slot.size -= size
+            self.size -= size
+            if size and seconds > 0:
+                self._pace += WEIGHT * (size / seconds - self._pace)
+            slot.busy = bool(slot.waiting)
+            return slot.busy
+
+    def closed(self, slot: Slot) -> None:
+        """Say that the window of a Space is new: what waits alone decides what may come."""
+        with self._lock:
+            if not slot.waiting and not slot.coming:
+                slot.dimension = slot.layout = None
+
+    def forget(self, age: float) -> list[Space]:
+        """Drop the Spaces that were not heard of for so many seconds and hold nothing; return them."""
+        now = self._ticks()
+        with self._lock:
+            gone = [space for space, slot in self._slots.items() if not slot.size and now - slot.heard > age]
+            for space in gone:
+                del self._slots[space]
+        return gone

@@ -1,0 +1,303 @@
+"""Store: what the daemon must not forget, in one SQLite file. What was acknowledged is in it until it is in a window.
+
+```
+storage/
+  lock           held by the one daemon that writes
+  state.sqlite   inbox        accepted parcels that are in no saved window yet
+                 windows      open windows, one a Space
+                 snapshots    the last ones of each Space
+                 verdicts     status of each check, and since when
+                 deliveries   (sender, number) of what was accepted: the same again is known
+```
+
+A parcel leaves the inbox in the transaction that saves the window or the Snapshot that it went into: at whatever moment
+the process ends, each acknowledged row is in one place.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sqlite3
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from embedwatch.core.errors import UsageError
+from embedwatch.core.snapshot import Space
+from embedwatch.daemon.state_files import SCHEMA_VERSION, NewerError, connect, hold, set_aside
+
+__all__ = ["SCHEMA_VERSION", "Delivery", "Kept", "Saved", "Store", "VerdictState"]
+
+log = logging.getLogger(__name__)
+
+FILE = "state.sqlite"
+REMEMBERED = 200
+"""Snapshots of a Space that are kept."""
+DELIVERIES = 100_000
+"""So many (sender, number) are kept, the newest: a sender repeats what it sent lately."""
+PRUNED_EVERY = 1_000
+"""Deliveries after which the oldest are dropped."""
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """An accepted parcel: whose Space, from whom, and its bytes. An empty sender is nobody, who never repeats."""
+
+    space: Space
+    sender: str
+    number: int
+    data: bytes
+
+
+@dataclass(frozen=True)
+class VerdictState:
+    """A verdict as JSON, and since when the check has had its status."""
+
+    name: str
+    since: float
+    verdict: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What a Space has come to since it was saved last.
+
+    Args:
+        space: whose.
+        window: the open window; `None` where it holds nothing.
+        entries: numbers of the parcels that are in it, or in one of the Snapshots.
+        snapshots: of the windows closed since, as JSON.
+        verdicts: of the last of them.
+    """
+
+    space: Space
+    window: bytes | None
+    entries: Sequence[int] = ()
+    snapshots: Sequence[dict[str, Any]] = ()
+    verdicts: Sequence[VerdictState] = ()
+
+
+@dataclass
+class Kept:
+    """What was found of a Space."""
+
+    window: bytes | None = None
+    entries: list[tuple[int, bytes]] = field(default_factory=list)
+    snapshots: list[dict[str, Any]] = field(default_factory=list)
+    verdicts: list[VerdictState] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class _Ticket:
+    """A delivery that waits for the next transaction; then its number in the inbox, or what went wrong."""
+
+    delivery: Delivery
+    number: int | None = None
+    error: Exception | None = None
+    done: bool = False
+
+
+class Store:
+    """One SQLite file in WAL mode with one writer. Safe to use from several threads.
+
+    Deliveries that come at the same time share one transaction and one sync of the disk. A damaged file is moved aside.
+
+    Args:
+        folder: where it lies; `None` keeps everything in memory, for as long as the process lives.
+
+    Raises:
+        UsageError: if another daemon has the folder, a later version wrote the file, or nothing can be written.
+
+    Example:
+        >>> store = Store(None)
+        >>> store.add(Delivery(Space("m", "p"), "w0", 1, b"rows"))
+        1
+        >>> store.add(Delivery(Space("m", "p"), "w0", 1, b"rows")) is None
+        True
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+        self.damaged: Path | None = None
+        """Where a damaged file was moved."""
+        self.saved_at: float | None = None
+        """When something was saved last, in seconds since the epoch."""
+        self._lock = threading.Lock()
+        self._queue = threading.Lock()
+        self._tickets: list[_Ticket] = []
+        self._since_pruned = 0
+        self._held = None if folder is None else hold(folder)
+        self._database = self._open()
+
+    def _open(self) -> sqlite3.Connection:
+        if self.folder is None:
+            return connect(":memory:")
+        path = self.folder / FILE
+        try:
+            return connect(str(path))
+        except NewerError:
+            self._let_go()
+            raise
+        except sqlite3.OperationalError as error:  # no room, no right: nothing is wrong with the file
+            self._let_go()
+            raise UsageError(f"`storage` must be a folder to write in, got {self.folder}: {error}") from error
+        except sqlite3.DatabaseError as error:
+            return self._afresh(error)
+
+    def _afresh(self, error: Exception) -> sqlite3.Connection:
+        """Move the damaged file aside and begin an empty one."""
+        path = (self.folder or Path()) / FILE
+        self.damaged = set_aside(path)
+        log.error("embedwatch: state %s is damaged (%s); moved to %s, begins empty", path, error, self.damaged)
+        return connect(str(path))
+
+    def add(self, delivery: Delivery) -> int | None:
+        """Store a delivery, on the disk when this returns; return its number, or `None` where it is known already.
+
+        Raises:
+            sqlite3.Error: if it cannot be stored.
+        """
+        ticket = _Ticket(delivery)
+        with self._queue:
+            self._tickets.append(ticket)
+        with self._lock:  # whoever comes first writes for all who wait
+            if not ticket.done:
+                self._write_tickets()
+        if ticket.error is not None:
+            raise ticket.error
+        return ticket.number
+
+    def _write_tickets(self) -> None:
+        with self._queue:
+            tickets, self._tickets = self._tickets, []
+        try:
+            with self._transaction():
+                for ticket in tickets:
+                    ticket.number = self._add(ticket.delivery)
+        except Exception as error:  # noqa: BLE001 - each caller is told
+            for ticket in tickets:
+                ticket.error = error
+        for ticket in tickets:
+            ticket.done = True
+
+    def _add(self, delivery: Delivery) -> int | None:
+        if delivery.sender:
+            self._since_pruned += 1
+            known = "INSERT OR IGNORE INTO deliveries (sender, number) VALUES (?, ?)"
+            if not self._database.execute(known, (delivery.sender, delivery.number)).rowcount:
+                return None
+        added = self._database.execute(
+            "INSERT INTO inbox (space, parcel) VALUES (?, ?)", (_key(delivery.space), delivery.data)
+        )
+        return added.lastrowid
+
+    def knows(self, sender: str, number: int) -> bool:
+        """Return whether this delivery was accepted before."""
+        with self._lock:
+            query = "SELECT 1 FROM deliveries WHERE sender = ? AND number = ?"
+            return self._database.execute(query, (sender, number)).fetchone() is not None
+
+    def save(self, spaces: Iterable[Saved]) -> None:
+        """Save windows, Snapshots and verdicts of some Spaces, and empty the inbox of what they hold: all or nothing.
+
+        Raises:
+            sqlite3.Error: if it cannot be stored; then nothing has changed.
+        """
+        with self._lock, self._transaction():
+            for saved in spaces:
+                self._save(saved)
+            if self._since_pruned >= PRUNED_EVERY:
+                oldest = "DELETE FROM deliveries WHERE id <= (SELECT max(id) FROM deliveries) - ?"
+                self._database.execute(oldest, (DELIVERIES,))
+                self._since_pruned = 0
+        self.saved_at = time.time()
+
+    def _save(self, saved: Saved) -> None:
+        database, key = self._database, _key(saved.space)
+        database.executemany("DELETE FROM inbox WHERE id = ?", [(number,) for number in saved.entries])
+        if saved.window is None:
+            database.execute("DELETE FROM windows WHERE space = ?", (key,))
+        else:
+            database.execute("INSERT OR REPLACE INTO windows VALUES (?, ?)", (key, saved.window))
+        texts = [(key, json.dumps(snapshot)) for snapshot in saved.snapshots]
+        database.executemany("INSERT INTO snapshots (space, snapshot) VALUES (?, ?)", texts)
+        if texts:
+            oldest = "SELECT id FROM snapshots WHERE space = ? ORDER BY id DESC LIMIT 1 OFFSET ?"
+            database.execute(f"DELETE FROM snapshots WHERE space = ? AND id <= ({oldest})", (key, key, REMEMBERED))  # noqa: S608 -- a constant
+        states = [(key, state.name, state.since, json.dumps(state.verdict)) for state in saved.verdicts]
+        database.executemany("INSERT OR REPLACE INTO verdicts VALUES (?, ?, ?, ?)", states)
+
+    def forget(self, spaces: Iterable[Space]) -> None:
+        """Drop what is known of some Spaces.
+
+        Raises:
+            sqlite3.Error: if nothing can be written.
+        """
+        keys = [(_key(space),) for space in spaces]
+        with self._lock, self._transaction():
+            for table in ("windows", "snapshots", "verdicts"):
+                self._database.executemany(f"DELETE FROM {table} WHERE space = ?", keys)  # noqa: S608 -- a constant
+
+    def restore(self) -> dict[Space, Kept]:
+        """Return all that is there, Space by Space, the oldest first; nothing where it turns out to be damaged."""
+        with self._lock:
+            try:
+                return self._restored()
+            except (sqlite3.DatabaseError, AttributeError, TypeError, ValueError) as error:
+                if self.folder is None:
+                    raise
+                self._database.close()
+                self._database = self._afresh(error)
+        return {}
+
+    def _restored(self) -> dict[Space, Kept]:
+        found: dict[str, Kept] = {}
+        for key, data in self._rows("SELECT space, parcel FROM windows ORDER BY space"):
+            found.setdefault(key, Kept()).window = data
+        for number, key, data in self._rows("SELECT id, space, parcel FROM inbox ORDER BY id"):
+            found.setdefault(key, Kept()).entries.append((number, data))
+        for key, text in self._rows("SELECT space, snapshot FROM snapshots ORDER BY id"):
+            found.setdefault(key, Kept()).snapshots.append(json.loads(text))
+        for key, name, since, text in self._rows("SELECT space, name, since, verdict FROM verdicts ORDER BY name"):
+            found.setdefault(key, Kept()).verdicts.append(VerdictState(name, since, json.loads(text)))
+        return {Space(**json.loads(key)): kept for key, kept in found.items()}
+
+    def _rows(self, query: str) -> Iterator[tuple[Any, ...]]:
+        return iter(self._database.execute(query))
+
+    @property
+    def size(self) -> int:
+        """Bytes on the disk; 0 where nothing is kept there."""
+        if self.folder is None:
+            return 0
+        return sum(path.stat().st_size for path in self.folder.glob(FILE + "*") if path.is_file())
+
+    def close(self) -> None:
+        """Let the file and the folder go. Calling it again does nothing."""
+        with self._lock:
+            self._database.close()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._held is not None:
+            self._held.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._database.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._database.execute("COMMIT")
+        except BaseException:
+            with suppress(sqlite3.Error):  # it may have ended by itself
+                self._database.execute("ROLLBACK")
+            raise
+
+
+def _key(space: Space) -> str:
+    return json.dumps(space.labels(), sort_keys=True)

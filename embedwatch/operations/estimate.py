@@ -1,0 +1,217 @@
+"""Estimate: how many series so many places come to, and which families they are, before anything is watched.
+
+One Space of each role is exposed as the sink would expose it: what its statistics measure on their own examples, and
+what every check makes of that. The rest is multiplication.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from embedwatch.core.check import Check
+from embedwatch.core.errors import UsageError
+from embedwatch.core.measurement import Measurement
+from embedwatch.core.registry import registered
+from embedwatch.core.snapshot import Provenance, Snapshot, Space
+from embedwatch.core.verdict import Verdict
+from embedwatch.judging import Judge
+from embedwatch.selection import Selection
+from embedwatch.sinks._publisher import MAX_SERIES, Publisher
+
+if TYPE_CHECKING:
+    from embedwatch.core.statistic import Statistic
+
+__all__ = ["HEAD", "Estimate", "Size", "estimate", "roles_of", "specimen"]
+
+PLAN = ("watching", "training", "token", "table", "tokens", "embedding")
+"""Roles of the places that a Monitor has once; every further one is `hidden`."""
+MORE = "hidden"
+HEAD = "head"
+"""Stands for the role of one head: its vectors are judged as those of its layer are."""
+NAMES = {
+    "watching": "monitor",
+    "training": "training",
+    "token": "embedding.tokens",
+    "table": "token_table",
+    "tokens": "embedding.tokens.weight",
+    "embedding": "embedding",
+    MORE: "layers.15",
+    HEAD: "layers.15",
+}
+"""Role to the name of a place, as long as such names are."""
+MODEL = "Transformer"
+ROWS, TIME = 100_000, 1_812_345_678.901
+"""What a window says, with as many digits as such numbers have."""
+ONCE, EACH_MODEL = "", "model"
+"""Stand for the role of what there is one of, in all or for each model."""
+ABOUT = re.compile(r'(?:place|collector)="([^"]*)"')
+"""What a series is about: its place, or the collector that it comes from."""
+HEAD_TOLD = re.compile(r'head="|/head=')
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """So many series, and so many bytes of text."""
+
+    series: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: Size) -> Size:
+        return Size(self.series + other.series, self.bytes + other.bytes)
+
+    def __mul__(self, times: int) -> Size:
+        return Size(self.series * times, self.bytes * times)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What some models would expose together, through one sink.
+
+    Args:
+        models: so many.
+        roles: role to the number of such places of each model.
+        families: name of a family to its size, the largest first.
+        places: role to the size of one place of it.
+        limit: the most series that a sink exposes unless told otherwise.
+    """
+
+    models: int
+    roles: Mapping[str, int]
+    families: Mapping[str, Size]
+    places: Mapping[str, Size]
+    limit: int = MAX_SERIES
+
+    @property
+    def total(self) -> Size:
+        """All of it."""
+        return sum(self.families.values(), Size())
+
+    @property
+    def room(self) -> int:
+        """So many series may still come; below zero, so many would be left out."""
+        return self.limit - self.total.series
+
+
+def roles_of(places: int, *, heads: int = 0) -> dict[str, int]:
+    """Return the roles of so many places of a model, in the order in which a Monitor comes to have them.
+
+    Args:
+        places: those included that are no modules: the table, the training, the Monitor itself.
+        heads: heads of each hidden place that are Spaces of their own.
+
+    Example:
+        >>> roles_of(8, heads=4)
+        {'watching': 1, 'training': 1, 'token': 1, 'table': 1, 'tokens': 1, 'embedding': 1, 'hidden': 2, 'head': 8}
+    """
+    found = Counter([*PLAN[:places], *[MORE] * (places - len(PLAN))])
+    return {**found, **({HEAD: heads * found[MORE]} if heads and found[MORE] else {})}
+
+
+def estimate(*, places: int = 10, models: int = 1, heads: int = 0) -> Estimate:
+    """Return what would be exposed. It imports the modules of all statistics, and torch with them.
+
+    Args:
+        places: of each model, see `roles_of`.
+        models: watched by one process.
+        heads: of each hidden place, as Spaces of their own.
+
+    Raises:
+        UsageError: for a number out of range.
+    """
+    for name, number, least in (("places", places, 1), ("models", models, 1), ("heads", heads, 0)):
+        if number < least:
+            raise UsageError(f"`{name}` must be at least {least}, got {number}; give a larger number")
+    roles = roles_of(places, heads=heads)
+    families: dict[str, Size] = {}
+    sizes = dict.fromkeys(roles, Size())
+    for family, role, size in _lines(_exposed(roles)):
+        times = 1 if role == ONCE else models * roles.get(role, 1)
+        families[family] = families.get(family, Size()) + size * times
+        if role in roles:
+            sizes[role] += size
+    largest = sorted(families.items(), key=lambda each: (-each[1].series, each[0]))
+    return Estimate(models, roles, dict(largest), sizes)
+
+
+def _lines(text: str) -> Iterator[tuple[str, str, Size]]:
+    """Yield for each line of an exposition its family, the role of what it is about, and its size."""
+    family = ""
+    for line in text.splitlines(keepends=True):
+        if line.startswith("#"):
+            family = line.split()[2]
+            yield family, ONCE, Size(bytes=len(line.encode()))
+        else:
+            yield family, _role(line), Size(1, len(line.encode()))
+
+
+def _role(line: str) -> str:
+    """Return the role of the place that a series is about; or that it is one for each model, or one in all."""
+    match = ABOUT.search(line)
+    if match is None:
+        return EACH_MODEL if 'model="' in line else ONCE
+    if HEAD_TOLD.search(line):
+        return HEAD
+    place = match[1].removeprefix(f"{MODEL}/")
+    return next((role for role, name in NAMES.items() if name == place), ONCE)
+
+
+def _exposed(roles: Iterable[str]) -> str:
+    """Return what the sink exposes of one place of each role."""
+    published: list[bytes] = []
+    publisher = Publisher(
+        lambda publication: published.append(publication.text), max_series=sys.maxsize, clock=lambda: TIME
+    )
+    publisher.write_all([specimen(role) for role in roles])
+    return published[-1].decode()
+
+
+def specimen(role: str) -> tuple[Snapshot, Sequence[Verdict]]:
+    """Return a window of a place, and verdicts none of which is a failure: a check that fails has one series more."""
+    space = Space(MODEL, NAMES[role], head="0" if role == HEAD else None)
+    as_what = MORE if role == HEAD else role
+    snapshot = Snapshot(space, tuple(_measured(as_what)), Provenance(TIME, rows=ROWS, step=ROWS, role=as_what))
+    verdicts = Judge([check() for check in registered(Check).values()]).judge(snapshot)
+    return snapshot, [replace(verdict, status="ok") for verdict in verdicts]
+
+
+def _measured(role: str) -> Iterator[Measurement]:
+    """Yield what is measured at a place of a role."""
+    from embedwatch.courses import KINDS
+    from embedwatch.diagnostics.embedding_scale import EmbeddingScale
+    from embedwatch.diagnostics.watching import Watched, Watching
+
+    if role == "watching":
+        yield from Watching().examine(Watched(1, overhead=0.0, errors=dict.fromkeys(_parts(), 0)))[0]
+        return
+    for statistic in Selection.live(KINDS.get(role, "vectors")).statistics:
+        yield from _of_examples(statistic)
+    if role == "tokens":
+        yield from (metric.measure(1.0) for metric in EmbeddingScale.metrics)
+
+
+def _of_examples(statistic: type[Statistic[Any]]) -> Sequence[Measurement]:
+    """Return what a statistic measures on its first example, in its default configuration where it has one."""
+    configured, batches = next(iter(statistic.examples(0)))
+    try:
+        made = statistic()
+    except TypeError:
+        made = configured.fresh()
+    for batch in batches:
+        made.update(batch)
+    return made.compute()
+
+
+def _parts() -> Iterator[tuple[str, str]]:
+    """Yield (stage, name) of what may fail in a Monitor with one sink: each has a counter of errors."""
+    from embedwatch.courses import KINDS
+
+    for kind in ("vectors", *KINDS.values()):
+        for statistic in Selection.live(kind).statistics:
+            yield from (("statistic", statistic.name), ("compute", statistic.name))
+    yield from (("check", name) for name in registered(Check))
+    yield "sink", "prometheus"
