@@ -130,7 +130,7 @@ def test_duplicates_and_neighbours_run_only_if_they_are_named() -> None:
     model = tiny()
     with watch(model, every=1, sinks=[], budget=None) as monitor:
         train(model, monitor, 2)
-    assert monitor.snapshots["embedding"].get("duplicate_row_ratio") is None
+    assert monitor.snapshots["embedding"].get("duplicate_rows_ratio") is None
     with watch(model, every=1, only=["neighbours"], sinks=[], budget=None) as monitor:
         train(model, monitor, 2)
     assert monitor.snapshots["embedding"].get("hubness_robin_hood_ratio") is not None

@@ -99,11 +99,18 @@ class EmbeddingScale(Diagnostic):
         rows = torch.randn(50, 8, generator=torch.Generator().manual_seed(0))
         yield InputParts(rows, rows[:12] * 0.5, 0.0, entering=rows, table=8**-0.5)
         yield InputParts(rows.bfloat16())
+        yield InputParts(rows, entering=rows, table=math.inf)
         yield InputParts(torch.full((3, 8), torch.nan), torch.zeros(3, 8), 0.1)
 
 
 def _power(entering: float | None, parts: InputParts) -> float | None:
-    if not entering or not parts.table or parts.entering is None or parts.entering.shape[1] < 2:
+    if (
+        not entering
+        or not parts.table
+        or not math.isfinite(parts.table)
+        or parts.entering is None
+        or parts.entering.shape[1] < 2
+    ):
         return None
     return math.log(entering / parts.table) / math.log(parts.entering.shape[1] ** 0.5)
 
