@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -22,6 +23,21 @@ EXPECTED_SKIPS: tuple[str, ...] = ()
 
 hypothesis.settings.register_profile("default", deadline=None, derandomize=bool(os.environ.get("CI")), print_blob=True)
 hypothesis.settings.load_profile("default")
+
+
+LOGGERS = ("embedwatch", "uvicorn")
+"""What the commands and the daemon point at standard error, for a process that is all theirs."""
+
+
+@pytest.fixture(autouse=True)
+def loggers_as_they_were() -> Iterator[None]:
+    """Undo what a command that ran within a test did to the log, so that `caplog` sees it in the next one."""
+    loggers = [logging.getLogger(name) for name in LOGGERS]
+    before = [(logger.handlers[:], logger.propagate, logger.level) for logger in loggers]
+    yield
+    for logger, (handlers, propagate, level) in zip(loggers, before, strict=True):
+        logger.handlers, logger.propagate = handlers, propagate
+        logger.setLevel(level)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
