@@ -159,7 +159,13 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "embedwatch.diagnostics": (*_BELOW[:2], "embedwatch.ann", "embedwatch.observe"),
     "embedwatch.checks": _BELOW[:1],
     "embedwatch.exposition": (*_BELOW[:1], "embedwatch.__version__"),
-    "embedwatch.sinks": (*_BELOW[:1], "embedwatch.exposition", "embedwatch.parcels", "embedwatch.sinks"),
+    "embedwatch.sinks": (
+        *_BELOW[:1],
+        "embedwatch.exposition",
+        "embedwatch.parcels",
+        "embedwatch.sinks",
+        "embedwatch.whole_files",
+    ),
     "embedwatch.sources": (
         *_BELOW[:4],
         "embedwatch.ann",
@@ -178,6 +184,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "embedwatch.integrations",
         "embedwatch.interventions",
         "embedwatch.monitor",
+        "embedwatch.recording",
         "embedwatch.observe",
         "embedwatch.rounds",
     ),

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 
 import pytest
 import torch
 
 from embedwatch.core import Boundary
 from embedwatch.evaluator import Evaluator
-
-DEADLINE = 20.0
-
-
-def poll(held: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE
-    while not held():
-        assert time.monotonic() < deadline, "it took too long"
-        time.sleep(0.01)
+from tests.polling import DEADLINE, poll
 
 
 def test_jobs_are_done_in_their_order_on_one_other_thread() -> None:

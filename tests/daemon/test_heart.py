@@ -23,18 +23,11 @@ from embedwatch.parcels import Parcel, parcel_of_batch, parcel_of_snapshot, parc
 from embedwatch.selection import Selection
 from embedwatch.sinks.memory import Memory
 from embedwatch.window import Window
+from tests.polling import DEADLINE, poll
 
-DEADLINE = 30.0
 NEVER = 1e6
 """Seconds: the test closes windows itself."""
 D = 16
-
-
-def poll(held: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE
-    while not held():
-        assert time.monotonic() < deadline, "it took too long"
-        time.sleep(0.01)
 
 
 @contextmanager

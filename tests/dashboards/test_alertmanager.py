@@ -16,7 +16,7 @@ from embedwatch.operations import all_alerts
 from embedwatch.sinks.webhook import Webhook
 from tests.alertmanager_server import AlertmanagerServer
 from tests.dashboards.tools import PROMETHEUS
-from tests.prometheus_server import poll
+from tests.polling import poll
 from tests.sinks.receiver import Receiver
 
 CONFIG = PROMETHEUS / "alertmanager.yml"

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
 import subprocess
-from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,7 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-ROOT = Path(__file__).parents[2]
+from tests.checkout import ROOT, load_script
+
 DASHBOARDS = ROOT / "dashboards"
 PROMETHEUS = DASHBOARDS / "prometheus"
 PROMTOOL = shutil.which("promtool")
@@ -22,15 +21,9 @@ PROMTOOL = shutil.which("promtool")
 needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed (Debian: prometheus)")
 
 
-@lru_cache
 def load_generator() -> ModuleType:
-    """Load dashboards/generate.py, which is a script and in no package."""
-    spec = importlib.util.spec_from_file_location("dashboards_generate", DASHBOARDS / "generate.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    """Load dashboards/generate.py."""
+    return load_script(DASHBOARDS / "generate.py")
 
 
 def promtool(*arguments: str | Path, cwd: Path | None = None) -> tuple[int, str]:

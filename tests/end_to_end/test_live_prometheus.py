@@ -33,7 +33,8 @@ from tests.dashboards.linter import names
 from tests.dashboards.tools import committed_dashboards, committed_rules, needs_promtool, promtool
 from tests.end_to_end.hurried_rules import MINUTE, hurried
 from tests.end_to_end.live_training import LiveTraining
-from tests.prometheus_server import PrometheusServer, Sample, poll, require
+from tests.polling import poll
+from tests.prometheus_server import PrometheusServer, Sample, require
 from tests.sinks.scraping import fetch
 
 pytestmark = pytest.mark.slow

@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from embedwatch.sinks import open_sink
 from embedwatch.sinks.daemon import CONTENT_TYPE, PATH, Daemon, NotDeliveredError
 from embedwatch.testing import hostile_snapshots
 from embedwatch.window import Window
+from tests.polling import poll
 from tests.sinks.parcel_receiver import ParcelReceiver
 
 SNAPSHOT = hostile_snapshots()["zero"]
@@ -40,13 +40,6 @@ with watch(model, name="m", places=["1"], every=1, window=1, rows=4096, sinks=[t
         model(torch.randint(0, 500, (32,), generator=torch.Generator().manual_seed(step)))
         monitor.step(step - first + 1)
 """
-
-
-def until(held: Callable[[], bool], seconds: float = 30.0) -> None:
-    end = time.monotonic() + seconds
-    while not held():
-        assert time.monotonic() < end, "it took too long"
-        time.sleep(0.01)
 
 
 def nobody(folder: Path) -> str:
@@ -73,7 +66,7 @@ def test_the_token_comes_from_the_environment_and_is_in_no_log(
     caplog.set_level(logging.DEBUG)
     with ParcelReceiver(answer=lambda _: (401, {})) as receiver, Daemon(receiver.target) as sink:
         sink.write(SNAPSHOT, [])
-        until(lambda: sink.waiting == 0)
+        poll(lambda: sink.waiting == 0)
         assert receiver.requests[0][1]["Authorization"] == "Bearer quite-secret"
         assert "401" in caplog.text
         assert "quite-secret" not in caplog.text + repr(sink) + repr(vars(sink.address))
@@ -87,7 +80,7 @@ def test_a_busy_daemon_is_asked_again_when_it_said(tmp_path: Path) -> None:
         with Daemon(receiver.target) as sink:
             sink.write(SNAPSHOT, [])
             sink.write(SNAPSHOT, [])
-            until(lambda: len(receiver.parcels) == 2)
+            poll(lambda: len(receiver.parcels) == 2)
         assert [parcel.number for parcel in receiver.parcels] == [0, 1], "the order is kept"
         assert receiver.times[1] - receiver.times[0] >= 0.99
         assert not sink.dropped.get("closed")
@@ -97,7 +90,7 @@ def test_a_repeated_delivery_does_no_harm() -> None:
     hung = ParcelReceiver(answer=lambda n: (500, {}) if n == 1 else (202, {}))
     with hung as receiver, Daemon(receiver.target) as sink:
         sink.write(SNAPSHOT, [])
-        until(lambda: len(receiver.parcels) == 1)
+        poll(lambda: len(receiver.parcels) == 1)
         receiver._taken(PATH, {}, _gzipped(receiver.parcels[0].to_bytes()), lambda _: (202, {}))
         assert len(receiver.parcels) == 1
 
@@ -126,19 +119,19 @@ def test_what_cannot_be_delivered_is_given_up_and_told_once(tmp_path: Path, capl
     path = tmp_path / "s.sock"
     sink = Daemon(f"unix:{path}", patience=0.2, close_seconds=5.0)
     sink.write(SNAPSHOT, [])
-    until(lambda: sink.dropped == {"unreachable": 1})
+    poll(lambda: sink.dropped == {"unreachable": 1})
     with pytest.raises(NotDeliveredError, match="unreachable: 1"):
         sink.write(SNAPSHOT, [])
-    until(lambda: sink.dropped["unreachable"] == 2)
+    poll(lambda: sink.dropped["unreachable"] == 2)
     sink.write(SNAPSHOT, [])  # the outage was told
-    until(lambda: sink.waiting == 0)
+    poll(lambda: sink.waiting == 0)
     with ParcelReceiver(path) as receiver, sink:
         sink.write(SNAPSHOT, [])
-        until(lambda: len(receiver.parcels) == 1)
-        until(lambda: sink.delivered == 1)
+        poll(lambda: len(receiver.parcels) == 1)
+        poll(lambda: sink.delivered == 1)
         sink.write(SNAPSHOT, [])
         assert "takes deliveries again; 3 were lost in all" in caplog.text
-        until(lambda: sink.delivered == 2)
+        poll(lambda: sink.delivered == 2)
 
 
 def test_a_daemon_that_hangs_holds_up_neither_writing_nor_closing() -> None:

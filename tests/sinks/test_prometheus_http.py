@@ -20,7 +20,8 @@ from embedwatch.core.sink import Sink
 from embedwatch.sinks import _page_server
 from embedwatch.sinks._encoding import OPENMETRICS, TEXT
 from embedwatch.sinks.prometheus import Prometheus
-from tests.prometheus_server import free_port, poll
+from tests.polling import poll
+from tests.server_process import free_port
 from tests.sinks.scraping import fetch
 
 SCRAPER = (  # what Prometheus 2.42 sends

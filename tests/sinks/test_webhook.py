@@ -21,7 +21,7 @@ from embedwatch.operations import all_alerts
 from embedwatch.operations.alerts import RUNBOOKS
 from embedwatch.sinks import open_sink
 from embedwatch.sinks.webhook import REPEAT, Webhook
-from tests.prometheus_server import poll
+from tests.polling import poll
 from tests.sinks.receiver import Receiver
 
 SPACE = Space("bert", "pooled")
