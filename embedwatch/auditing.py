@@ -13,7 +13,7 @@ from typing import Any
 
 from embedwatch.core.boundary import Boundary, OnError
 from embedwatch.core.errors import InputError, UsageError
-from embedwatch.core.exhibit import NO_ID, Exhibit
+from embedwatch.core.exhibit import Exhibit
 from embedwatch.core.registry import PluginT
 from embedwatch.core.sink import Sink
 from embedwatch.core.snapshot import Snapshot, Space
@@ -29,8 +29,6 @@ __all__ = ["AUDIT_SCHEMA", "Audit", "Judged", "Progress", "audit"]
 AUDIT_SCHEMA = 1
 """Version of the JSON that an Audit writes."""
 ONLY_TOKENS = "only the token table is judged; --text FILE judges the model's vectors of texts too"
-
-ROW_COLUMNS = ("row", "other_row", "last_row")
 
 Progress = Callable[[str, "int | None"], AbstractContextManager[Callable[[int], None]]]
 """Called with a description and the number of rows, where it is known; the context takes the rows done so far."""
@@ -236,7 +234,7 @@ class _Work:
             role=source.role,
         )
         verdicts = Judge(list(self._made("check", selection.checks)), boundary=self.boundary).judge(snapshot)
-        exhibits = tuple(_named(exhibit, source) for exhibit in self._exhibits(window, verdicts))
+        exhibits = tuple(exhibit.with_names(source.names) for exhibit in self._exhibits(window, verdicts))
         shown = replace(snapshot, measurements=tuple(m for m in snapshot if m.name in selection.metrics))
         for sink in self.sinks:
             with self.boundary.guard("sink", sink.name):
@@ -266,19 +264,3 @@ class _Work:
             name for verdict in verdicts if verdict.status in ("warn", "fail") for name in verdict.evidence.exhibits
         }
         return window.exhibits(sorted(cited)) if cited else []
-
-
-def _named(exhibit: Exhibit, source: Source) -> Exhibit:
-    """Add the names that people have for the rows of an exhibit, where the source knows them."""
-    places = [place for place, column in enumerate(exhibit.columns) if column in ROW_COLUMNS]
-    for place in reversed(places):
-        cells = (row[place] for row in exhibit.rows)
-        numbers = sorted({cell for cell in cells if isinstance(cell, int) and cell != NO_ID})
-        names: dict[Any, str] = dict(zip(numbers, source.names(numbers), strict=True))
-        if any(name != str(number) for number, name in names.items()):
-            exhibit = exhibit.with_column(
-                place + 1,
-                exhibit.columns[place].replace("row", "name"),
-                [names.get(row[place]) for row in exhibit.rows],
-            )
-    return exhibit

@@ -19,13 +19,14 @@ from embedwatch.core.sink import Sink
 from embedwatch.core.snapshot import ROLES, Space
 from embedwatch.course import Course, Judgement, Names
 from embedwatch.diagnostics.embedding_scale import EmbeddingScale, InputParts
+from embedwatch.diagnostics.watching import Watched
 from embedwatch.judging import Judge
 from embedwatch.observe.attachment import Attachment
 from embedwatch.observe.observer import Seen
 from embedwatch.observe.places import Place
 from embedwatch.observe.tables import TableState
 from embedwatch.selection import Selection
-from embedwatch.self_report import SelfReport, Totals
+from embedwatch.self_report import SelfReport
 from embedwatch.sinks import open_sinks
 
 __all__ = ["Courses"]
@@ -83,7 +84,7 @@ class Courses:
         for place, role in self._known():
             self._course(place, role)
         self._checks = checks
-        self._own = SelfReport(self._course(WATCHING, "watching"), boundary, ())
+        self._own = SelfReport(self._course(WATCHING, "watching"), boundary)
 
     def open(self, sinks: Iterable[Sink | str]) -> None:
         """Open the sinks, the last of what can fail; those that are given as texts are closed at the end.
@@ -204,7 +205,7 @@ class Courses:
         self,
         states: Sequence[TableState],
         steps: Steps,
-        totals: Totals,
+        totals: Watched,
         provenance: Mapping[str, Any],
     ) -> None:
         """Close, measure, judge and deliver every open window."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import queue
 import threading
 import time
@@ -14,7 +13,6 @@ from embedwatch.core.boundary import Boundary
 
 __all__ = ["CAPACITY", "Evaluator"]
 
-log = logging.getLogger(__name__)
 Job = Callable[[], None]
 CAPACITY = 32 << 20
 WARMED = 1 << 17

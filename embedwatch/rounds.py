@@ -14,6 +14,7 @@ from torch import Tensor
 
 from embedwatch.core.boundary import Boundary
 from embedwatch.courses import Courses
+from embedwatch.diagnostics.watching import Watched
 from embedwatch.evaluator import Evaluator
 from embedwatch.observe.attachment import Attachment
 from embedwatch.observe.budget import Budget
@@ -21,7 +22,6 @@ from embedwatch.observe.modes import outside_modes
 from embedwatch.observe.observer import Observer
 from embedwatch.observe.optimizers import OptimizerWatch
 from embedwatch.observe.pulse import Pulse, Ticker
-from embedwatch.self_report import Totals
 
 __all__ = ["Rounds", "Scalar"]
 
@@ -202,7 +202,8 @@ class Rounds:
             tables = self.attachment.tables if self.pulse.forwards else []
             states = [table.state(full=self._full, decay=self._decay(table.module.weight)) for table in tables]
             steps, self._steps = self._steps, []
-            close = partial(self.courses.close_windows, states, steps, self._totals(), self._provenance())
+            totals = self._totals()
+            close = partial(self.courses.close_windows, states, steps, totals, self._provenance(totals))
             self.evaluator.put(close, extra=not self.windows)  # the first window is part of the start
             self._closed_step, self._closed_at = self.pulse.step, time.monotonic()
             self.windows += 1
@@ -217,18 +218,17 @@ class Rounds:
         self._full = True
         for table in self.attachment.tables:
             with outside_modes(), self.boundary.guard("monitor", "examine", recovers=True):
-                rows = table.rows()
-                self.evaluator.put(
-                    partial(self.courses.examine, table.name, rows, len(table.counts), self._provenance()), extra=True
-                )
+                provenance = self._provenance(self._totals())
+                job = partial(self.courses.examine, table.name, table.rows(), len(table.counts), provenance)
+                self.evaluator.put(job, extra=True)
 
-    def _provenance(self) -> dict[str, Any]:
-        expected = self.attachment.expected
-        coverage = {"places_expected": expected, "places_seen": expected - len(self.attachment.blind())}
+    def _provenance(self, totals: Watched) -> dict[str, Any]:
+        coverage = {"places_expected": totals.expected, "places_seen": totals.seen}
         return {"ended": time.time(), "step": self.pulse.step, "coverage": coverage}
 
-    def _totals(self) -> Totals:
-        return Totals(
+    def _totals(self) -> Watched:
+        """Return how watching went since it began."""
+        return Watched(
             expected=self.attachment.expected,
             blind=self.attachment.blind(),
             overhead=self.budget.overhead,

@@ -75,9 +75,10 @@ def audit_command(
     """
     from embedwatch.auditing import audit
     from embedwatch.cli.terminals import open_terminals
+    from embedwatch.sinks import open_sink
 
     terminal, errors = open_terminals(color)
-    opened = [_sink(spec) for spec in sinks]
+    opened = [open_sink(spec) for spec in sinks]
     shown = verbose or bool(options["only"])  # what was asked for is shown, whether or not it is judged
     silent = as_json or any(spec.partition(":")[0] == "console" for spec in sinks)
     printer = [] if silent else [_printer(terminal, verbose=shown, quiet=quiet)]
@@ -110,14 +111,6 @@ def _exit_status(result: Audit, fail_on: str) -> int:
 def _final_line(result: Audit, status: int) -> str:
     counts = [f"{count} {name}" for name, count in result.counts().items() if count]
     return (" · ".join(counts) or "nothing could be judged") + f"  (exit {status})"
-
-
-def _sink(spec: str) -> Sink:
-    from embedwatch.core.registry import get
-    from embedwatch.core.sink import Sink
-
-    name, _, target = spec.partition(":")
-    return get(Sink, name).open(target)
 
 
 def _printer(terminal: Terminal, *, verbose: bool, quiet: bool) -> Sink:

@@ -49,9 +49,9 @@ def rules_command(*, runbooks: str, job: str | None, selector: str, out: Path | 
       embedwatch rules --tests --out embedwatch.rules.test.yml
     """
     from embedwatch import __version__
-    from embedwatch.cli.whole_files import write_whole
     from embedwatch.operations.files import yaml_text
     from embedwatch.operations.scope import Scope
+    from embedwatch.whole_files import write_whole
 
     chosen = {} if job is None else {"job": job}
     scope = Scope(selector=selector, runbooks=runbooks, **chosen)
@@ -60,7 +60,7 @@ def rules_command(*, runbooks: str, job: str | None, selector: str, out: Path | 
     if out is None:
         click.echo(text, nl=False)
     else:
-        write_whole(out, text)
+        write_whole(out, text.encode("utf-8"))
         click.echo(f"{out} is written.", err=True)
 
 

@@ -33,7 +33,7 @@ class Watched:
         expected: number of places that should be seen.
         blind: places that were not, each with the likely cause.
         overhead: our processor time over the rest; `None` where it is not known yet.
-        seconds, dropped, reattached: since the last time.
+        seconds, dropped, reattached: since the last time, or since watching began in a total.
         every: one step in so many is looked at.
         errors: (stage, name) to the number of exceptions since the last time.
         off: (stage, name) of what is switched off.
@@ -49,6 +49,11 @@ class Watched:
     errors: Mapping[tuple[str, str], int] = field(default_factory=dict)
     off: Sequence[tuple[str, str]] = ()
 
+    @property
+    def seen(self) -> int:
+        """Number of places that were seen of those that should be."""
+        return self.expected - len(self.blind)
+
 
 class Watching(Diagnostic):
     """How many places a Monitor sees of those it should, what it costs, and what went wrong with it."""
@@ -63,7 +68,7 @@ class Watching(Diagnostic):
         watched: Watched = subject
         measurements = [
             EXPECTED.measure(watched.expected),
-            SEEN.measure(watched.expected - len(watched.blind)),
+            SEEN.measure(watched.seen),
             OVERHEAD.measure(watched.overhead),
             SECONDS.measure(watched.seconds),
             INTERVAL.measure(watched.every),

@@ -13,10 +13,10 @@ from embedwatch.core.boundary import Boundary
 from embedwatch.core.errors import UsageError, did_you_mean
 from embedwatch.interventions import check_max_norm, shrink_rows, token_table
 from embedwatch.monitor import Monitor, watch
+from embedwatch.rounds import Scalar
 
 __all__ = ["Scalar", "TrainingWatch"]
 
-Scalar = float | int | Tensor
 GIVEN = ("model", "step")
 """Options of a Monitor that a callback knows better."""
 

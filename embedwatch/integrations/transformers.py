@@ -16,10 +16,10 @@ from embedwatch.integrations.training_watch import TrainingWatch
 
 if TYPE_CHECKING:
     from embedwatch.monitor import Monitor
+from embedwatch.recording import RECORDING_FILE
 
 __all__ = ["EmbedwatchCallback"]
 
-RECORDING = "embedwatch.jsonl"
 HEADLINES = ("norm_mean", "effective_rank_ratio", "watch_overhead_ratio")
 """What is logged of each place that has it."""
 OF_TABLES = ("table", "tokens")
@@ -165,4 +165,4 @@ def _recording(args: Any) -> list[str]:
     folder = Path(args.output_dir)
     with suppress(OSError):  # the sink says in one line what is wrong with the folder
         folder.mkdir(parents=True, exist_ok=True)
-    return ["log", f"jsonl:{folder / RECORDING}"]
+    return ["log", f"jsonl:{folder / RECORDING_FILE}"]

@@ -56,7 +56,6 @@ class Pulse:
         self.ticker: Ticker = "forward"
         self.context = Context()
         self.forwards = 0
-        self.last_forward: float | None = None
         self.busy = 0.0
         """Seconds that finished forward passes took."""
         self.grad = False
@@ -113,7 +112,6 @@ class Pulse:
             self._learned = self.step
         context.looking = self.armed and (grad or not self._validates)
         self.forwards = context.forward + 1
-        self.last_forward = context.began
 
     def end(self) -> None:
         """Take note that the forward pass of the model is over: what is called after it by itself stands for itself."""

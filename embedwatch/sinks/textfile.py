@@ -14,6 +14,7 @@ from embedwatch.core.snapshot import Snapshot
 from embedwatch.core.verdict import Verdict
 from embedwatch.sinks._encoding import Publication
 from embedwatch.sinks._publisher import MAX_SERIES, MAX_VALUES, Publisher
+from embedwatch.whole_files import write_whole
 
 ENDING = ".prom"
 MODE = 0o644
@@ -70,11 +71,4 @@ class Textfile(Sink):
 
     def _deliver(self, publication: Publication) -> None:
         """Put a whole file in the place of the other; its name while it grows is one that nobody reads."""
-        growing = self.path.with_name(f".{self.path.name}.{os.getpid()}.{id(self)}")
-        try:
-            handle = os.open(growing, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, MODE)
-            with os.fdopen(handle, "wb") as file:
-                file.write(publication.text)
-            growing.replace(self.path)
-        finally:
-            growing.unlink(missing_ok=True)
+        write_whole(self.path, publication.text, mode=MODE)
