@@ -10,6 +10,7 @@ from embedwatch.core.boundary import Boundary
 from embedwatch.core.exhibit import Exhibit
 from embedwatch.core.history import History
 from embedwatch.core.measurement import Measurement
+from embedwatch.core.sink import Sink
 from embedwatch.core.snapshot import Snapshot, Space
 from embedwatch.core.statistic import Statistic
 from embedwatch.core.verdict import Verdict
@@ -18,6 +19,8 @@ from embedwatch.window import Window
 
 __all__ = ["Course", "Judgement"]
 
+RETRY = 10
+"""A sink that was switched off is tried again every so many windows: a disk may have room again."""
 REMEMBERED = 200
 """Snapshots of a Space that checks can look back on: evenly chosen from the whole course, and the newest."""
 Exhibits = Callable[[Sequence[str]], Sequence[Exhibit]]
@@ -40,6 +43,16 @@ class Judgement:
     verdicts: tuple[Verdict, ...]
     exhibits: tuple[Exhibit, ...]
     window: Window | None = None
+
+    def deliver(self, sink: Sink, boundary: Boundary, *, windows: int) -> None:
+        """Hand it to a sink; one that failed too often is tried again at every `RETRY`th window only."""
+        if boundary.is_off("sink", sink.name) and windows % RETRY:
+            return
+        with boundary.guard("sink", sink.name, recovers=True):
+            if sink.wants_windows and self.window is not None:
+                sink.write_window(self.window, self.snapshot)
+            else:
+                sink.write(self.snapshot, self.verdicts, self.exhibits)
 
 
 @dataclass

@@ -12,20 +12,17 @@ from torch import Tensor
 
 from embedwatch.batch import TrainingStep, VectorBatch
 from embedwatch.core.boundary import Boundary
-from embedwatch.core.check import Check
 from embedwatch.core.measurement import Measurement
-from embedwatch.core.registry import registered
 from embedwatch.core.sink import Sink
 from embedwatch.core.snapshot import ROLES, Space
 from embedwatch.course import Course, Judgement, Names
+from embedwatch.course_maker import CourseMaker
 from embedwatch.diagnostics.embedding_scale import EmbeddingScale, InputParts
 from embedwatch.diagnostics.watching import Watched
-from embedwatch.judging import Judge
 from embedwatch.observe.attachment import Attachment
 from embedwatch.observe.observer import Seen
 from embedwatch.observe.places import Place
 from embedwatch.observe.tables import TableState
-from embedwatch.selection import Selection
 from embedwatch.self_report import SelfReport
 from embedwatch.sinks import open_sinks
 
@@ -33,14 +30,10 @@ __all__ = ["Courses"]
 
 TABLE, TRAINING, WATCHING = "token_table", "training", "monitor"
 """Places of a Monitor that are no modules."""
-KINDS = {"tokens": "tokens", "training": "steps"}
-"""Role of a place to the kind of batch that its statistics are fed; else vectors."""
 PARTS = ("token", "position", "embedding")
 """Roles of what is summed before the first layer, and of the sum."""
 DEFECTS = ("nonfinite_rows", "nonfinite_losses_total")
 """Measurements that say what was not finite in a window."""
-RETRY = 10
-"""A sink that was switched off is tried again every so many windows: a disk may have room again."""
 
 Steps = Sequence[tuple[int, Mapping[str, Any]]]
 
@@ -68,10 +61,8 @@ class Courses:
     ) -> None:
         self._model, self._attachment, self._boundary = model, attachment, boundary
         self._sinks: list[tuple[Sink, bool]] = []
-        kinds = ("vectors", *KINDS.values())
-        self._selections = {kind: Selection.live(kind, only=only, skip=skip) for kind in kinds}
-        checks = [check for name, check in registered(Check).items() if name not in skip]
-        self._judge = Judge([check() for check in checks], boundary=boundary)
+        self._maker = CourseMaker(only=only, skip=skip)
+        self._judge = self._maker.judge(boundary)
         self.urgent = False
         """Whether something was seen that should not wait for the end of the window: the first rows that are not
         finite at a place, or the first such loss."""
@@ -83,7 +74,6 @@ class Courses:
         self._courses: dict[str, Course] = {}
         for place, role in self._known():
             self._course(place, role)
-        self._checks = checks
         self._own = SelfReport(self._course(WATCHING, "watching"), boundary)
 
     def open(self, sinks: Iterable[Sink | str]) -> None:
@@ -98,7 +88,7 @@ class Courses:
         except BaseException:
             self.close()
             raise
-        self._own.parts(self._may_fail(self._checks))
+        self._own.parts([*self._maker.parts(), *(("sink", sink.name) for sink, _ in self._sinks)])
 
     def _known(self) -> Iterator[tuple[str, str]]:
         """Yield the Spaces that are known from the start, with their roles."""
@@ -115,19 +105,11 @@ class Courses:
         first = self._attachment.tables[0].name == name
         return TABLE if first else f"{TABLE}.{name.removesuffix('.weight')}"
 
-    def _may_fail(self, checks: Sequence[type[Check]]) -> Iterator[tuple[str, str]]:
-        for selection in self._selections.values():
-            for statistic in selection.statistics:
-                yield from (("statistic", statistic.name), ("compute", statistic.name))
-        yield from (("check", check.name) for check in checks)
-        yield from (("sink", sink.name) for sink, _ in self._sinks)
-
     def _course(self, place: str, role: str) -> Course:
         if place not in self._courses:
-            statistics = self._selections[KINDS.get(role, "vectors")].made(self._boundary)
             names = self._names if role in ("tokens", "table") else None
             space = Space(self._model, place)
-            self._courses[place] = Course(space, role, statistics, self._judge, self._boundary, names)
+            self._courses[place] = self._maker.make(space, role, self._boundary, judge=self._judge, names=names)
         return self._courses[place]
 
     @property
@@ -258,13 +240,7 @@ class Courses:
         if judgement is None:
             return
         for sink, _ in self._sinks:
-            if not self._boundary.is_off("sink", sink.name) or self._windows % RETRY == 0:
-                with self._boundary.guard("sink", sink.name):
-                    if sink.wants_windows and judgement.window is not None:
-                        sink.write_window(judgement.window, judgement.snapshot)
-                    else:
-                        sink.write(judgement.snapshot, judgement.verdicts, judgement.exhibits)
-                    self._boundary.recover("sink", sink.name)
+            judgement.deliver(sink, self._boundary, windows=self._windows)
 
     def close(self) -> None:
         """Close the sinks that are ours."""

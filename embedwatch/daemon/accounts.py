@@ -10,24 +10,18 @@ from typing import Any
 
 from embedwatch.batch import VectorBatch
 from embedwatch.core.boundary import Boundary
-from embedwatch.core.check import Check
 from embedwatch.core.measurement import Measurement
-from embedwatch.core.registry import registered
 from embedwatch.core.snapshot import Provenance, Snapshot, Space
-from embedwatch.core.statistic import Statistic
 from embedwatch.core.verdict import Status, Verdict
 from embedwatch.course import Course, Judgement
+from embedwatch.course_maker import CourseMaker
 from embedwatch.daemon.slots import Entry, Layout
 from embedwatch.daemon.store import Kept, Saved, VerdictState
-from embedwatch.judging import Judge
 from embedwatch.parcels import Parcel, open_batch, open_more, open_snapshot, open_window, parcel_of_window
-from embedwatch.selection import Selection
 from embedwatch.window import Window
 
 __all__ = ["Account", "Accounts", "layout_of", "opened"]
 
-KINDS = {"tokens": "tokens", "training": "steps"}
-"""Role of a place to the kind of batch that its statistics are fed; else vectors."""
 OURSELVES = "daemon"
 """Sender of the windows that are saved."""
 MOST_NOTES = 20
@@ -267,21 +261,15 @@ class Accounts:
     """
 
     def __init__(self, *, only: Sequence[str] = (), skip: Sequence[str] = ()) -> None:
-        kinds = ("vectors", *KINDS.values())
-        self._selections = {kind: Selection.live(kind, only=only, skip=skip) for kind in kinds}
-        self._checks = [check for name, check in registered(Check).items() if name not in skip]
+        self._maker = CourseMaker(only=only, skip=skip)
 
     def make(self, space: Space, role: str) -> Account:
         """Return the Account of a Space that has nothing yet."""
-        boundary = Boundary()
-        statistics = self._selections[KINDS.get(role, "vectors")].made(boundary)
-        judge = Judge([check() for check in self._checks], boundary=boundary)
-        return Account(Course(space, role, statistics, judge, boundary))
+        return Account(self._maker.make(space, role, Boundary()))
 
     def layout(self, role: str) -> Layout:
         """Return the layout of windows that begin with rows."""
-        statistics: list[Statistic[Any]] = self._selections[KINDS.get(role, "vectors")].made(Boundary())()
-        return layout_of(Window(statistics))
+        return layout_of(Window(self._maker.statistics(role)))
 
 
 def _joined(entries: Sequence[Entry]) -> list[Entry]:

@@ -6,6 +6,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from embedwatch.core.boundary import Boundary
@@ -28,8 +29,6 @@ log = logging.getLogger(__name__)
 
 TURN_BYTES = 1 << 20
 """So much of one slot is taken at a time; then it is the turn of the others."""
-RETRY = 10
-"""A sink that was switched off is tried again every so many windows."""
 
 
 class Keeping:
@@ -211,10 +210,8 @@ class Keeping:
             self.pages.write([(judgement.snapshot, judgement.verdicts) for judgement in news])
         for sink in self._sinks:
             for judgement in news:
-                if not self.boundary.is_off("sink", sink.name) or self.windows % RETRY == 0:
-                    with self.boundary.guard("sink", sink.name):
-                        sink.write(judgement.snapshot, judgement.verdicts, judgement.exhibits)
-                        self.boundary.recover("sink", sink.name)
+                measured = replace(judgement, window=None)  # its sinks get what was measured, not what still merges
+                measured.deliver(sink, self.boundary, windows=self.windows)
 
 
 def _role(kept: Kept) -> str:

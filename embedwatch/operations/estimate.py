@@ -20,7 +20,6 @@ from embedwatch.core.registry import registered
 from embedwatch.core.snapshot import Provenance, Snapshot, Space
 from embedwatch.core.verdict import Verdict
 from embedwatch.judging import Judge
-from embedwatch.selection import Selection
 from embedwatch.sinks._publisher import MAX_SERIES, Publisher
 
 if TYPE_CHECKING:
@@ -181,14 +180,14 @@ def specimen(role: str) -> tuple[Snapshot, Sequence[Verdict]]:
 
 def _measured(role: str) -> Iterator[Measurement]:
     """Yield what is measured at a place of a role."""
-    from embedwatch.courses import KINDS
+    from embedwatch.course_maker import CourseMaker
     from embedwatch.diagnostics.embedding_scale import EmbeddingScale
     from embedwatch.diagnostics.watching import Watched, Watching
 
     if role == "watching":
         yield from Watching().examine(Watched(1, overhead=0.0, errors=dict.fromkeys(_parts(), 0)))[0]
         return
-    for statistic in Selection.live(KINDS.get(role, "vectors")).statistics:
+    for statistic in CourseMaker().classes(role):
         yield from _of_examples(statistic)
     if role == "tokens":
         yield from (metric.measure(1.0) for metric in EmbeddingScale.metrics)
@@ -208,10 +207,7 @@ def _of_examples(statistic: type[Statistic[Any]]) -> Sequence[Measurement]:
 
 def _parts() -> Iterator[tuple[str, str]]:
     """Yield (stage, name) of what may fail in a Monitor with one sink: each has a counter of errors."""
-    from embedwatch.courses import KINDS
+    from embedwatch.course_maker import CourseMaker
 
-    for kind in ("vectors", *KINDS.values()):
-        for statistic in Selection.live(kind).statistics:
-            yield from (("statistic", statistic.name), ("compute", statistic.name))
-    yield from (("check", name) for name in registered(Check))
+    yield from CourseMaker().parts()
     yield "sink", "prometheus"
