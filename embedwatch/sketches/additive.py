@@ -61,6 +61,11 @@ class Additive(Sketch):
         held = self._values[name]
         held.index_add_(0, index.to(held.device), values.to(held))
 
+    @property
+    def whole(self) -> bool:
+        """Whether all of its sums and counts were touched, or none: a part that is missing was lost."""
+        return len(self._values) in (0, len(self._shapes))
+
     def __contains__(self, name: str) -> bool:
         return name in self._values
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from embedwatch.batch import VectorBatch
+from embedwatch.core.errors import MergeError
 from embedwatch.core.exhibit import Exhibit
 from embedwatch.core.measurement import Measurement, Metric
 from embedwatch.geometry.isotropy import cosine_shares, median_spread
@@ -81,6 +82,11 @@ class Dimensions(SketchStatistic):
         self._units.add("rows", len(unit))
         self._units.add("total", unit.sum(0))
         self._units.add("squares", unit.square().sum(0))
+
+    def check_state(self) -> None:
+        """Refuse a state whose sums of unit rows are not all there; where rows were seen, they were summed."""
+        if not self._units.whole or (self._moments.count > 0 and "rows" not in self._units):
+            raise MergeError(f"state of {self.name} must hold moments and all sums of unit rows together; it is damaged")
 
     def compute(self) -> list[Measurement]:
         """Return the measurements of everything seen so far."""

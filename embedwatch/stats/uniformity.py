@@ -69,7 +69,7 @@ class Uniformity(SketchStatistic):
 
     def check_state(self) -> None:
         """Refuse a state that counts rows and has no sums of them."""
-        if ("rows" in self._sums) != ("cos" in self._sums) or ("rows" in self._sums) != ("sin" in self._sums):
+        if not self._sums.whole:
             raise MergeError(f"state of {self.name} must hold rows, cos and sin together; it is damaged")
 
     def compute(self) -> list[Measurement]:
