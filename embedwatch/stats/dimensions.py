@@ -86,7 +86,7 @@ class Dimensions(SketchStatistic):
     def check_state(self) -> None:
         """Refuse a state whose sums of unit rows are not all there; where rows were seen, they were summed."""
         if not self._units.whole or (self._moments.count > 0 and "rows" not in self._units):
-            raise MergeError(f"state of {self.name} must hold moments and all sums of unit rows together; it is damaged")
+            raise MergeError(f"state of {self.name} must hold moments and every sum of unit rows; it is damaged")
 
     def compute(self) -> list[Measurement]:
         """Return the measurements of everything seen so far."""
