@@ -179,7 +179,9 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "embedwatch.interventions",
         "embedwatch.monitor",
         "embedwatch.observe",
+        "embedwatch.recording",
         "embedwatch.rounds",
+        "embedwatch.selection",
     ),
     "embedwatch.recording": (*_BELOW[:1], "embedwatch.recording"),
 }

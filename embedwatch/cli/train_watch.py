@@ -11,14 +11,13 @@ import click
 
 from embedwatch.core.errors import UsageError
 from embedwatch.core.sink import Sink
+from embedwatch.recording import RECORDING_FILE
 
 if TYPE_CHECKING:
     from embedwatch.integrations.model_trainer import TrainerWatch
 
-__all__ = ["RECORDING", "WatchSettings", "conclusion", "conclusion_json", "watch_options"]
+__all__ = ["WatchSettings", "conclusion", "conclusion_json", "watch_options"]
 
-RECORDING = "embedwatch.jsonl"
-"""Name of the recording in a run directory."""
 WINDOWS, LEAST_WINDOW = 20, 10
 """So many windows make a run, none shorter than so many steps."""
 LOOKS, EVERY = 5, 10
@@ -73,7 +72,7 @@ class WatchSettings:
             name=run.resolve().name,
             every=self.every(steps),
             window=self.window(steps),
-            sinks=[*sinks, f"jsonl:{run / RECORDING}"],
+            sinks=[*sinks, f"jsonl:{run / RECORDING_FILE}"],
         )
 
 
@@ -96,23 +95,23 @@ def watch_options(command: Command) -> Command:
         click.option(
             "--sink", multiple=True, metavar="NAME[:TARGET]", help="Deliver what is watched there too; repeatable."
         ),
-        click.option("--no-watch", is_flag=True, help=f"Do not watch the model, and write no {RECORDING}."),
+        click.option("--no-watch", is_flag=True, help=f"Do not watch the model, and write no {RECORDING_FILE}."),
     ):
         command = option(command)
     return command
 
 
 def conclusion(run: Path, watching: TrainerWatch) -> str:
-    """Return in one line what was found, and where to look."""
+    """Return in one line what was found, and where to look; or that there was nothing to train."""
     monitor = watching.monitor
     if monitor is None:
-        return "embedwatch: nothing was watched"
+        return "nothing was trained, so nothing was watched"
     found = [verdict.status for verdict in monitor.findings]
     counts = ", ".join(f"{found.count(status)} {status}" for status in ("fail", "warn") if status in found)
     number = f"{len(found)} finding{'' if len(found) == 1 else 's'}"
     judged = sum(verdict.status != "unknown" for verdict in monitor.verdicts)
     return (
-        f"{number}{f' ({counts})' if counts else ''} in {judged} verdicts at the end · {run / RECORDING} · "
+        f"{number}{f' ({counts})' if counts else ''} in {judged} verdicts at the end · {run / RECORDING_FILE} · "
         f"embedwatch show {run}"
     )
 
@@ -123,7 +122,7 @@ def conclusion_json(run: Path, watching: TrainerWatch | None) -> dict[str, Any]:
     if monitor is None:
         return {"recording": None, "findings": None, "overhead": None}
     return {
-        "recording": str(run / RECORDING),
+        "recording": str(run / RECORDING_FILE),
         "findings": [verdict.to_json() for verdict in monitor.findings],
         "overhead": monitor.overhead,
     }
