@@ -30,7 +30,7 @@ from embedwatch.observe.places import Place, Places, unwrapped
 from embedwatch.observe.pulse import Pulse
 from embedwatch.rounds import Rounds, Scalar
 
-__all__ = ["Monitor", "watch"]
+__all__ = ["Monitor", "check_options", "watch"]
 
 log = logging.getLogger(__name__)
 
@@ -112,7 +112,9 @@ class Monitor:
         step: int = 0,
         on_error: OnError = "count",
     ) -> None:
-        _check(model, every=every, rows=rows, window=window, budget=budget, seed=seed, step=step, on_error=on_error)
+        if not isinstance(model, nn.Module):
+            raise UsageError(f"`model` must be a torch module, got {type(model).__name__}; pass the model itself")
+        check_options(every=every, rows=rows, window=window, budget=budget, seed=seed, step=step, on_error=on_error)
         self.model = unwrapped(model)
         self.name = name or _free(_name(self.model), self.model)
         self.boundary = Boundary(on_error=on_error)
@@ -294,8 +296,7 @@ def _listed(name: str, given: Any) -> list[Any]:
     return found
 
 
-def _check(
-    model: object,
+def check_options(
     *,
     every: object,
     rows: object,
@@ -305,8 +306,11 @@ def _check(
     step: object,
     on_error: object,
 ) -> None:
-    if not isinstance(model, nn.Module):
-        raise UsageError(f"`model` must be a torch module, got {type(model).__name__}; pass the model itself")
+    """Refuse what fits no model.
+
+    Raises:
+        UsageError: if one is not what it must be.
+    """
     for name, value in (("every", every), ("rows", rows), ("window", window)):
         if not _is_whole(value, 1):
             raise UsageError(f"`{name}` must be a whole number of at least 1, got {value!r}; 10, 256 and 100 are usual")

@@ -111,5 +111,5 @@ def _metrics(
         if name in every:
             found.add(name)
         if name in checks:
-            found |= set(checks[name].reads)
+            found |= {*checks[name].reads, *checks[name].weighs}
     return found

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from itertools import chain
@@ -28,7 +28,7 @@ from .data import Data, Pairs, Windows
 from .errors import ModelError, check_one_of
 from .events import Callback
 from .storage import read_json
-from .text import BEGIN, END, PADDING, encode, open_tokenizer, save_tokenizer, train_tokenizer
+from .text import BEGIN, END, PADDING, check_vocabulary, encode, open_tokenizer, save_tokenizer, train_tokenizer
 from .token_files import open_tokens, write_tokens
 from .training import Trainer
 from .training_settings import TrainingSettings
@@ -97,15 +97,27 @@ class RunSettings:
         return read_pairs(first, others[0]) if others else read_table(first)
 
 
-def open_run(directory: Path, settings: RunSettings, *, callbacks: Iterable[Callback] = ()) -> Trainer:
+def open_run(
+    directory: Path,
+    settings: RunSettings,
+    *,
+    callbacks: Iterable[Callback] = (),
+    preparing: Callable[[], None] = lambda: None,
+) -> Trainer:
     """Return a trainer for a run directory: a new one is prepared, one that exists goes on where it was.
+
+    Args:
+        directory: new, or that of a run.
+        settings: all that decides the outcome.
+        callbacks: of the trainer.
+        preparing: called before a corpus is read, which takes long, when the settings have been found to fit.
 
     Raises:
         ModelError: if the corpus cannot be read, the directory holds other things, or a run with other settings.
     """
     is_new = not (directory / RUN).exists()
     if is_new:
-        _prepare(directory, settings)
+        _prepare(directory, settings, preparing)
     else:
         _check_same(directory, settings)
     tokenizer = open_tokenizer(directory)
@@ -147,12 +159,14 @@ def _data(folder: Path, settings: RunSettings, config: ModelConfig) -> Data:
     )
 
 
-def _prepare(directory: Path, settings: RunSettings) -> None:
+def _prepare(directory: Path, settings: RunSettings, preparing: Callable[[], None]) -> None:
     """Train the tokenizer and write the corpus as tokens."""
     others = sorted(path.name for path in directory.iterdir() if path.name not in OURS) if directory.exists() else []
     if others:
         raise ModelError(f"`{directory}` must be new or a run, got a folder with {others[0]}; choose another one")
-    ModelConfig.sized(settings.size, vocabulary=settings.vocabulary, **settings.model)  # refuses before the long part
+    ModelConfig.sized(settings.size, vocabulary=settings.vocabulary, **settings.model)
+    check_vocabulary(settings.vocabulary)
+    preparing()  # nothing but the corpus is refused from here on
     tokenizer = train_tokenizer(settings.texts(), vocabulary=settings.vocabulary)
     folder = directory / "data"
     folder.mkdir(parents=True, exist_ok=True)

@@ -16,6 +16,7 @@ __all__ = [
     "MASK",
     "PADDING",
     "SPECIAL",
+    "check_vocabulary",
     "decode",
     "encode",
     "open_tokenizer",
@@ -33,6 +34,15 @@ SMALLEST = len(SPECIAL) + BYTES
 
 FILE = "tokenizer.json"
 HINTS = "tokenizer_config.json"
+
+
+def check_vocabulary(vocabulary: int) -> None:
+    """Raise unless so many tokens have a place for every byte."""
+    if vocabulary < SMALLEST:
+        raise ModelError(
+            f"`vocabulary` must be at least {SMALLEST}, got {vocabulary}; {BYTES} bytes and {len(SPECIAL)} special "
+            "tokens need their places"
+        )
 
 
 def train_tokenizer(texts: Iterable[str], *, vocabulary: int = 4096) -> Tokenizer:
@@ -61,11 +71,7 @@ def train_tokenizer(texts: Iterable[str], *, vocabulary: int = 4096) -> Tokenize
         >>> decode(tokenizer, encode(tokenizer, "slow 慢"))
         'slow 慢'
     """
-    if vocabulary < SMALLEST:
-        raise ModelError(
-            f"`vocabulary` must be at least {SMALLEST}, got {vocabulary}; {BYTES} bytes and {len(SPECIAL)} special "
-            "tokens need their places"
-        )
+    check_vocabulary(vocabulary)
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()

@@ -83,6 +83,11 @@ class Trainer:
         """Let the training end after the current step, with a checkpoint. Callbacks may call it."""
         self._reason = self._reason or reason
 
+    @property
+    def is_over(self) -> bool:
+        """Whether no step is left to do: the schedule is at its end, or something has stopped it."""
+        return self._reason is not None or self.progress.step >= self.settings.schedule.steps
+
     def fit(self) -> Outcome:
         """Train to the end of the schedule, or until something stops it.
 
@@ -97,7 +102,7 @@ class Trainer:
             self._resume()
             self._tell("on_start")
             self.model.train()
-            while self._reason is None and self.progress.step < self.settings.schedule.steps:
+            while not self.is_over:
                 self._advance()
             self._save()
             if self.run is not None:

@@ -186,7 +186,9 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "embedwatch.monitor",
         "embedwatch.recording",
         "embedwatch.observe",
+        "embedwatch.recording",
         "embedwatch.rounds",
+        "embedwatch.selection",
     ),
     "embedwatch.recording": (*_BELOW[:1], "embedwatch.recording"),
 }

@@ -133,6 +133,18 @@ class TestVerdicts:
         )
 
 
+def superseded(written: list[tuple[Space, int]], place: int) -> bool:
+    """Whether the Space of a line goes back later, and to its step or before it."""
+    space, step = written[place]
+    own = [each for other, each in written[: place + 1] if other == space]
+    for other, later in written[place + 1 :]:
+        if other == space:
+            if later < own[-1] and later <= step:
+                return True
+            own.append(later)
+    return False
+
+
 class TestResumed:
     def test_the_later_line_wins_and_what_was_abandoned_does_not_count(self, tmp_path: Path) -> None:
         abandoned, clean = tmp_path / "resumed", tmp_path / "clean"
@@ -145,6 +157,33 @@ class TestResumed:
         assert resumed.spaces[0].spells == expected.spaces[0].spells
         assert list(resumed.spaces[0].history) == list(expected.spaces[0].history)
         assert resumed.notes == ("The run went back to step 110; 5 windows that it had written do not count.",)
+
+    def test_a_training_that_goes_on_at_the_step_where_it_ended_does_not_go_back(self, tmp_path: Path) -> None:
+        record_scalars(tmp_path, [scalar(step, 1.0) for step in (50, 91, 91, 120)])
+        recording = read_recording(tmp_path)
+        assert recording.notes == ()
+        assert steps_of(recording.spaces[0]) == [50, 91, 91, 120]
+
+    def test_one_going_back_of_several_spaces_is_told_once_and_several_with_each_step(self, tmp_path: Path) -> None:
+        def run(*steps: int) -> None:
+            for step in steps:
+                record_scalars(tmp_path, [scalar(step, 1.0, space) for space in (TABLE, LAYER)])
+
+        run(10, 20)
+        record_scalars(tmp_path, [scalar(15, 1.0, TABLE)])  # at the start the table alone is examined
+        run(16, 2_000)
+        assert read_recording(tmp_path).notes == (
+            "The run went back to step 15; 2 windows that it had written do not count.",
+        )
+        record_scalars(tmp_path, [scalar(1_000, 1.0, TABLE)])
+        assert read_recording(tmp_path).notes == (
+            "The run went back to steps 15 and 1,000; 3 windows that it had written do not count.",
+        )
+
+    def test_many_steps_are_named_in_part(self, tmp_path: Path) -> None:
+        record_scalars(tmp_path, [scalar(step, 1.0) for step in (9, 1, 9, 2, 9, 3, 9, 4)])
+        (note,) = read_recording(tmp_path).notes
+        assert note == "The run went back to steps 1, 2, 3 and others; 4 windows that it had written do not count."
 
     def test_exact_also_where_the_history_was_thinned(self, tmp_path: Path) -> None:
         last = 3 * CAPACITY
@@ -166,7 +205,7 @@ class TestResumed:
         record_scalars(run, [scalar(step, float(place), space) for place, (space, step) in enumerate(written)])
         counted: dict[Space, list[tuple[float, float]]] = {}
         for place, (space, step) in enumerate(written):
-            if not any(other == space and later <= step for other, later in written[place + 1 :]):
+            if not superseded(written, place):
                 counted.setdefault(space, []).append((float(step), float(place)))
         found = {recorded.space: recorded.history.series("loss") for recorded in read_recording(run).spaces}
         assert found == counted
@@ -284,12 +323,28 @@ class TestDamage:
     def test_a_killed_writer_and_one_that_goes_on(self, tmp_path: Path) -> None:
         record(tmp_path, [1, 2, 3])
         file = tmp_path / RECORDING_FILE
-        file.write_bytes(file.read_bytes()[:-500])
+        whole = file.read_bytes()
+        file.write_bytes(whole[:-500])
         record(tmp_path, [3, 4])
         recording = read_recording(tmp_path)
         assert steps_of(recording.spaces[0]) == [1, 2, 3, 4]
+        assert recording.lost == 1
+
+    def test_a_killed_writer_and_one_that_did_not_end_the_half_line(self, tmp_path: Path) -> None:
+        record(tmp_path, [1, 2, 3])
+        file = tmp_path / RECORDING_FILE
+        whole = file.read_bytes()
+        last = whole.splitlines(keepends=True)[-1]
+        file.write_bytes(whole[:-500] + last)
+        recording = read_recording(tmp_path)
+        assert steps_of(recording.spaces[0]) == [1, 2, 3]
         assert recording.notes == ("Line 3 begins with half a line that was cut off; what follows it was read.",)
         assert recording.lost == 0
+        mended = file.read_bytes()
+        record(tmp_path, [4])
+        file.write_bytes(mended + last[:-500] + file.read_bytes()[len(mended) :])
+        notes = read_recording(tmp_path).notes
+        assert notes == ("Lines 3 and 4 begin with half a line that was cut off; what follows it was read.",)
 
     @pytest.mark.parametrize("damage", DAMAGED)
     def test_a_damaged_line_in_the_middle(self, tmp_path: Path, damage: str) -> None:

@@ -17,21 +17,22 @@ from embedwatch.core.check import LIVE, STORED
 from embedwatch.core.registry import registered
 from embedwatch.core.snapshot import ROLES
 from embedwatch.judging import Judge
+from embedwatch.selection import Selection
 from embedwatch.sources.labelled import LabelledSource
 from embedwatch.sources.npy import NpySource
 from embedwatch.sources.subject import EncodedTexts, TokenTable
 from embedwatch.window import Window
 
 ROWS, DIMENSION = 1_000, 64
-MEASURED = ("dimensions", "duplicates", "mean_cosine", "norms", "spectrum", "validity")
+MEASURED = ("dimensions", "distinct_rows", "duplicates", "mean_cosine", "norms", "spectrum", "validity")
 Verdicts = dict[str, str]
 
 
-def judged(rows: Tensor, role: str) -> Verdicts:
+def judged(rows: Tensor, role: str, *, step: int | None = None) -> Verdicts:
     """Status of every check that applies to rows at a place of this role."""
     window = Window([registered(Statistic)[name]() for name in MEASURED])
     window.update(VectorBatch(rows, torch.arange(len(rows)), source="rows"))
-    snapshot = window.snapshot(Space("model", "place"), role=role)
+    snapshot = window.snapshot(Space("model", "place"), role=role, step=step)
     return {
         verdict.check: verdict.status
         for verdict in Judge([cls() for cls in registered(Check).values()]).judge(snapshot)
@@ -103,7 +104,8 @@ def test_what_is_normal_inside_a_model_is_a_defect_of_stored_vectors() -> None:
 @pytest.mark.parametrize("role", LIVE)
 def test_ordinary_rows_are_sound_inside_a_model(role: str) -> None:
     found = judged(ordinary(), role)
-    assert {found["hidden_collapse"], found["hidden_rank_collapse"]} == {"ok"}
+    assert found["hidden_collapse"] == "ok"
+    assert found.get("hidden_rank_collapse") == (None if role == "token" else "ok")
     assert ill(found) == {}
 
 
@@ -148,7 +150,7 @@ def test_too_few_tokens_are_unknown() -> None:
     assert {found[name] for name in ("hidden_collapse", "hidden_rank_collapse", "dead_dimensions")} == {"unknown"}
 
 
-@pytest.mark.parametrize("role", ["vectors", *LIVE])
+@pytest.mark.parametrize("role", ["vectors", "pooled", "embedding", "hidden"])
 def test_zero_rows_and_rows_that_are_no_vectors_are_defects_everywhere(role: str) -> None:
     rows = ordinary()
     rows[10:30] = 0
@@ -161,6 +163,53 @@ def test_one_zero_row_of_a_table_is_its_padding() -> None:
     rows[0] = 0
     assert judged(rows, "table")["zero_rows"] == "ok"
     assert judged(rows, "pooled")["zero_rows"] == "warn"
+
+
+def test_zero_rows_of_tokens_are_padding() -> None:
+    rows = ordinary()
+    rows[100:600] = 0
+    assert judged(rows, "token")["zero_rows"] == "ok"
+    assert judged(torch.zeros(ROWS, DIMENSION), "token", step=50)["zero_rows"] == "unknown"
+
+
+def test_nothing_but_zeros_is_no_defect_at_the_first_step_of_a_layer() -> None:
+    zeros = torch.zeros(ROWS, DIMENSION)
+    assert judged(zeros, "hidden", step=1)["zero_rows"] == "unknown"
+    assert judged(zeros, "hidden", step=2)["zero_rows"] == "fail"
+    assert judged(zeros, "hidden")["zero_rows"] == "fail"
+    assert judged(zeros, "vectors", step=1)["zero_rows"] == "fail"
+    zeros[0] = 1
+    assert judged(zeros, "hidden", step=1)["zero_rows"] == "fail"
+
+
+ALIKE = ("hidden_collapse", "hidden_rank_collapse", "collapse", "rank_collapse", "null_directions", "dead_dimensions")
+
+
+@pytest.mark.parametrize("role", [*LIVE, "pooled"])
+@pytest.mark.parametrize("distinct", [1, 3, 9])
+def test_input_that_is_all_alike_is_unknown_and_no_collapse(role: str, distinct: int) -> None:
+    found = judged(ordinary(distinct).repeat_interleave(ROWS // distinct, 0), role)
+    assert {found[name] for name in ALIKE if name in found} == {"unknown"}
+    assert ill(found).keys() <= {"duplicate_rows"}
+
+
+@pytest.mark.parametrize("distinct", [1, 3, 9])
+def test_stored_vectors_that_are_all_alike_have_collapsed(distinct: int) -> None:
+    rows = ordinary(1) + 1e-3 * ordinary(distinct, seed=1)
+    found = judged(rows.repeat_interleave(ROWS // distinct, 0), "vectors")
+    assert found["collapse"] == "fail"
+
+
+def test_the_reason_says_how_many_rows_differ() -> None:
+    window = Window([registered(Statistic)[name]() for name in MEASURED])
+    window.update(VectorBatch(ordinary(3).repeat(100, 1)))
+    (verdict,) = Judge([registered(Check)["hidden_collapse"]()]).judge(window.snapshot(Space("m", "p"), role="hidden"))
+    assert verdict.reason == ("Inputs are alike, or one vector stands for many: 3 distinct rows of 300, needs 16.")
+
+
+def test_who_names_a_check_keeps_what_it_weighs() -> None:
+    chosen = Selection.live("vectors", only=["hidden_collapse"])
+    assert {statistic.name for statistic in chosen.statistics} == {"dimensions", "distinct_rows"}
 
 
 def test_sources_say_what_their_rows_are(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ from embedwatch.core.check import STORED, ThresholdCheck
 from embedwatch.core.snapshot import Snapshot
 from embedwatch.core.verdict import Limit
 
+LEAST_ROWS = 10
+
 
 class Collapse(ThresholdCheck):
     """Rows do not all point the same way."""
@@ -14,6 +16,7 @@ class Collapse(ThresholdCheck):
     title = "mean cosine"
     metric = "mean_cosine"
     roles = STORED
+    weighs = ("distinct_rows",)
     limit = Limit(warn=0.95, fail=0.98)
     exhibits = ("largest_dimensions",)
     severity = "critical"
@@ -31,4 +34,8 @@ class Collapse(ThresholdCheck):
     def minimum_rows(self, snapshot: Snapshot) -> int:
         """Return the number of rows below which a mean over pairs says little."""
         del snapshot
-        return 10
+        return LEAST_ROWS
+
+    def minimum_distinct(self, snapshot: Snapshot) -> int:
+        """Return as many: with so few, equal rows make a good part of the pairs."""
+        return self.minimum_rows(snapshot)

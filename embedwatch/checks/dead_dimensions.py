@@ -18,13 +18,21 @@ class DeadDimensions(ThresholdCheck):
     name = "dead_dimensions"
     title = "dead dimensions"
     metric = "dead_dimensions_ratio"
+    weighs = ("distinct_rows",)
     limit = Limit(warn=0.02, fail=0.1)
     exhibits = ("dead_dimensions",)
     meaning = "Some dimensions have the same value in every row: padding, a dead unit, a column that was never filled."
     impact = "They cost memory and search time, tell nothing, and a constant large one shifts every dot product."
     diagnosis = "Look which dimensions: a block at the end is padding, scattered ones are dead units of the last layer."
-    mitigation = "Remove the padding; in training look at the gains and biases of the last normalisation."
+    mitigation = (
+        "Stored vectors: remove the padding, or fill the column. A model at work: look at gains and biases of the "
+        "normalisation before that place, and for units that no input moves."
+    )
 
     def minimum_rows(self, snapshot: Snapshot) -> int:
         """Return the number of rows from which a constant is no accident."""
         return LEAST_TOKENS if role_of(snapshot) in LIVE else LEAST_ROWS
+
+    def minimum_distinct(self, snapshot: Snapshot) -> int:
+        """Return as many: a few distinct rows, repeated, leave units idle that others would move."""
+        return self.minimum_rows(snapshot)

@@ -25,7 +25,10 @@ class DominatingDimension(ThresholdCheck):
     diagnosis = (
         "Look at the exhibit: is it constant (an offset) or does it vary (a feature, or a column that is no embedding)?"
     )
-    mitigation = "Check that no id, length or score was stored as a dimension; standardise or drop these dimensions."
+    mitigation = (
+        "Stored vectors: make sure that no id, length or score is among the dimensions; standardise or drop these. A "
+        "model at work: look at this column of the embedding table, and put the table under weight decay."
+    )
 
     def reason(self, snapshot: Snapshot, measurement: Measurement) -> str:
         """Return the factor, and what the leading dimension makes of the mean cosine."""

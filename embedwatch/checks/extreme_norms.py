@@ -25,7 +25,8 @@ class ExtremeNorms(ThresholdCheck):
         "Look at the rows named in the exhibit: frequent tokens, empty or very long inputs, another unit or model?"
     )
     mitigation = (
-        "Normalise before storing if the metric is cosine; in training put the embedding table under weight decay."
+        "Stored vectors: normalise them if the metric is cosine. A model at work: put the embedding table under weight "
+        "decay, or normalise what it puts out."
     )
 
     def reason(self, snapshot: Snapshot, measurement: Measurement) -> str:

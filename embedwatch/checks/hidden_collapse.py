@@ -8,6 +8,8 @@ from embedwatch.core.snapshot import Snapshot
 from embedwatch.core.verdict import Limit
 
 LEAST_ROWS = 64
+LEAST_DISTINCT = 16
+"""One token, or a text of a few, repeated for ever is no collapse."""
 
 
 class HiddenCollapse(ThresholdCheck):
@@ -23,6 +25,7 @@ class HiddenCollapse(ThresholdCheck):
     title = "what tokens do not share"
     metric = "dimension_spread_ratio"
     roles = LIVE
+    weighs = ("distinct_rows",)
     limit = Limit(warn=0.1, fail=0.04, side="below")
     exhibits = ("largest_dimensions",)
     severity = "critical"
@@ -51,3 +54,8 @@ class HiddenCollapse(ThresholdCheck):
         """Return the number of rows below which all may come from one short text."""
         del snapshot
         return LEAST_ROWS
+
+    def minimum_distinct(self, snapshot: Snapshot) -> int:
+        """Return the number of distinct rows below which the input is one word, repeated."""
+        del snapshot
+        return LEAST_DISTINCT

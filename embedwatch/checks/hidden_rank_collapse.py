@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from embedwatch.core.check import LIVE, ThresholdCheck
-from embedwatch.core.history import History
 from embedwatch.core.snapshot import Snapshot
-from embedwatch.core.verdict import Evidence, Limit
+from embedwatch.core.verdict import Limit
 
 LEAST_ROWS = 256
 FILLED = 0.5
-"""Where rows repeat, those that differ must be able to fill this share of the directions."""
+"""The rows that differ must be able to fill this share of the directions."""
 KNOWN_UP_TO = 1536
 """Dimension up to which second moments are exact."""
 
@@ -21,12 +19,15 @@ class HiddenRankCollapse(ThresholdCheck):
     """Inside a model, the correlation matrix of the dimensions has a fair share of its rank.
 
     Rows that repeat, as the tokens of repeated texts do, fill no further direction: too few different rows say nothing.
+    Not asked of the outputs of the token embedding: a few frequent tokens make most of these rows, and their low rank
+    is that of the language.
     """
 
     name = "hidden_rank_collapse"
     title = "rank of the correlation"
     metric = "correlation_rank_ratio"
-    roles = LIVE
+    roles = tuple(role for role in LIVE if role != "token")
+    weighs = ("distinct_rows",)
     limit = Limit(warn=0.2, fail=0.1, side="below")
     exhibits = ("spectrum",)
     meaning = "Tokens vary in far fewer directions than the place has dimensions, whatever the scale of each."
@@ -45,15 +46,10 @@ class HiddenRankCollapse(ThresholdCheck):
         return super().applies(snapshot) and (snapshot.provenance.dimension or 1) <= KNOWN_UP_TO
 
     def minimum_rows(self, snapshot: Snapshot) -> int:
-        """Return how many different rows are needed: 256, and half of the directions that all rows could fill."""
+        """Return how many rows are needed: 256, and half of the directions that all rows could fill."""
         fillable = min(snapshot.provenance.rows - 1, snapshot.provenance.dimension or 1)
         return max(LEAST_ROWS, math.ceil(FILLED * fillable))
 
-    def evaluate(self, snapshot: Snapshot, reference: Any = None, history: History | None = None) -> Evidence:
-        """Return the rank beside the limit; no value where too few rows differ."""
-        rows, needed = snapshot.provenance.rows, self.minimum_rows(snapshot)
-        different = round(rows * (1 - (snapshot.number("duplicate_rows_ratio") or 0.0)))
-        if different < needed <= rows:
-            reason = f"Only {different:,} of {rows:,} rows differ, needs {needed:,}."
-            return Evidence(None, self.limit, rows, reason, self.metric)
-        return super().evaluate(snapshot, reference, history)
+    def minimum_distinct(self, snapshot: Snapshot) -> int:
+        """Return as many: rows that repeat fill no further direction."""
+        return self.minimum_rows(snapshot)

@@ -26,7 +26,8 @@ class NonfiniteRows(ThresholdCheck):
         "float32."
     )
     mitigation = (
-        "Remove and re-encode these rows; encode in float32 or bfloat16 where float16 overflows; refuse empty inputs."
+        "Stored vectors: remove these rows and encode them again in float32; refuse empty inputs. A model at work: "
+        "find the first place that fails, use bfloat16 where float16 overflows, go back to the last sound checkpoint."
     )
 
     def reason(self, snapshot: Snapshot, measurement: Measurement) -> str:

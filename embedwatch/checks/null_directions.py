@@ -17,6 +17,7 @@ class NullDirections(ThresholdCheck):
     title = "empty directions"
     metric = "null_directions_ratio"
     roles = STORED
+    weighs = ("distinct_rows",)
     limit = Limit(warn=0.1, fail=0.5, side="above")
     exhibits = ("spectrum",)
     meaning = "A share of the directions carries no variance: the rows lie in a subspace."
@@ -33,3 +34,7 @@ class NullDirections(ThresholdCheck):
     def minimum_rows(self, snapshot: Snapshot) -> int:
         """Return 2 D: fewer rows fill too few directions to judge."""
         return 2 * (snapshot.provenance.dimension or 1)
+
+    def minimum_distinct(self, snapshot: Snapshot) -> int:
+        """Return as many: rows that repeat fill no further direction."""
+        return self.minimum_rows(snapshot)

@@ -36,7 +36,7 @@ class OwnErrors(Check):
         more = f" and {len(failed) - NAMED} more" if len(failed) > NAMED else ""
         off = snapshot.number("parts_off")
         words = [f"Failed: {', '.join(failed[:NAMED])}{more}."] if failed else []
-        words += [f"{off:,.0f} parts failed so often that they are off."] if off else []
+        words += [f"Off after many failures: {off:,.0f} {'part' if off == 1 else 'parts'}."] if off else []
         return Evidence(
             None if off is None else sum(counts.values()) + off,
             self.limit,

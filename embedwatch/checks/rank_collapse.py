@@ -14,6 +14,7 @@ class RankCollapse(ThresholdCheck):
     title = "effective rank"
     metric = "effective_rank_ratio"
     roles = STORED
+    weighs = ("distinct_rows",)
     limit = Limit(warn=0.1, fail=0.03, side="below")
     exhibits = ("spectrum",)
     meaning = "The rows vary in far fewer directions than they have dimensions (dimensional collapse)."
@@ -29,3 +30,7 @@ class RankCollapse(ThresholdCheck):
     def minimum_rows(self, snapshot: Snapshot) -> int:
         """Return 2 D: fewer rows fill too few directions to judge."""
         return 2 * (snapshot.provenance.dimension or 1)
+
+    def minimum_distinct(self, snapshot: Snapshot) -> int:
+        """Return D / 2: rows that repeat fill no further direction, and so many could fill a half."""
+        return (snapshot.provenance.dimension or 1) // 2

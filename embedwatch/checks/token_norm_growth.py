@@ -94,7 +94,7 @@ class TokenNormGrowth(Check):
     """
 
     name = "token_norm_growth"
-    title = "run lengths until one token outgrows all"
+    title = "runaway token norm"
     reads = (METRIC,)
     roles = ("tokens",)
     limit = Limit(warn=1.0, fail=0.0, side="below")

@@ -74,12 +74,14 @@ def show_command(
       embedwatch show audits.jsonl --last 20 --verdicts
       embedwatch show ./run -q --fail-on warn
     """
+    from embedwatch.cli.option_names import in_options
     from embedwatch.cli.show_rows import choose_metrics, choose_places, rows_of, to_json
     from embedwatch.cli.show_table import print_recording, print_space
     from embedwatch.cli.terminals import open_terminals
     from embedwatch.recording import read_recording
 
-    recording = read_recording(run, since=since, last=last)
+    with in_options(show_command):
+        recording = read_recording(run, since=since, last=last)
     if place is not None:
         recording = choose_places(recording, place)
     counts = recording.counts()

@@ -14,12 +14,11 @@ from embedwatch.cli.sparkline import ASCII, UNICODE, Blocks, sparkline
 from embedwatch.core.snapshot import Provenance
 from embedwatch.core.verdict import STATUSES, Verdict
 from embedwatch.recording import Moment, Recorded, Recording, Spell
+from embedwatch.sinks._blame import format_number, one_line
 from embedwatch.sinks.console import (
     STYLES,
     Line,
-    format_number,
     judged_line,
-    one_line,
     pad,
     print_lines,
     print_paragraph,

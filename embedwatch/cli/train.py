@@ -30,6 +30,8 @@ OBJECTIVES = ("causal", "masked", "translation")
 POSITIONS = ("sinusoidal", "learned", "rope", "alibi", "relative", "none")
 SCHEDULES = ("inverse_sqrt", "cosine", "restarts", "constant")
 FILE = click.Path(path_type=Path)
+CALLED_OTHERWISE = {"rate": "lr", "rule": "scale_lr", "precision": "bf16", "kind": "schedule"}
+"""Settings of a training, with the parameter of the option that sets them."""
 
 
 def _size(context: click.Context, option: click.Parameter, value: str) -> str | int:
@@ -97,24 +99,32 @@ def train_command(
       embedwatch train book.txt --out runs/book --size small --schedule inverse_sqrt
       embedwatch train --objective translation --parallel de.txt en.txt --out runs/de-en
     """
-    from embedwatch_model.errors import ModelError
-    from embedwatch_model.run import open_run
+    from embedwatch.cli.option_names import in_options
 
-    watch = WatchSettings(no_watch=no_watch, sink=sink, watch_every=watch_every, watch_window=watch_window)
+    with in_options(train_command, **CALLED_OTHERWISE), _as_input_errors(), ExitStack() as stack:
+        from embedwatch_model.run import open_run
+
+        watch = WatchSettings(no_watch=no_watch, sink=sink, watch_every=watch_every, watch_window=watch_window)
+        settings = _settings(**options)  # wrong options are refused before a sink is opened or anything is read
+        sinks = [stack.enter_context(each) for each in watch.open_sinks()]
+        trainer = open_run(out, settings, preparing=lambda: None if quiet else click.echo(f"preparing {out}", err=True))
+        begun = trainer.latest_step
+        outcome, watching = _train(out, trainer, watch, sinks, quiet=quiet, as_json=as_json)
+    _report(out, outcome, begun, watching, as_json=as_json)
+    return EXIT_INTERRUPTED if outcome.reason == "interrupted" else EXIT_OK
+
+
+@contextmanager
+def _as_input_errors() -> Iterator[None]:
+    """Let errors of the model's package and of the disk be errors of ours."""
+    from embedwatch_model.errors import ModelError
+
     try:
-        with ExitStack() as stack:
-            sinks = [stack.enter_context(each) for each in watch.open_sinks()]
-            if not quiet:
-                click.echo(f"preparing {out}", err=True)
-            trainer = open_run(out, _settings(**options))
-            begun = trainer.latest_step
-            outcome, watching = _train(out, trainer, watch, sinks, quiet=quiet, as_json=as_json)
+        yield
     except ModelError as error:
         raise InputError(str(error)) from error
     except OSError as error:
         raise InputError(f"`out` must be writable, got {error.strerror}; choose another directory") from error
-    _report(out, outcome, begun, watching, as_json=as_json)
-    return EXIT_INTERRUPTED if outcome.reason == "interrupted" else EXIT_OK
 
 
 def _train(

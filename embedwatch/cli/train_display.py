@@ -15,6 +15,7 @@ from embedwatch.core.exhibit import Exhibit
 from embedwatch.core.sink import Sink
 from embedwatch.core.snapshot import Snapshot
 from embedwatch.core.verdict import Verdict
+from embedwatch.sinks._blame import known_rows
 from embedwatch.sinks.console import judged_line, print_lines
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class Findings(Sink, register=False):
         """Print what has changed."""
         changed = self._changes.among(verdicts)
         self._changes.note(verdicts)
-        by_name = {exhibit.name: exhibit for exhibit in exhibits}
+        by_name = known_rows(snapshot, exhibits)
         step = snapshot.provenance.step
         where = snapshot.space.place + ("" if step is None else f" at step {step:,}")
         lines = [judged_line(verdict, by_name) for verdict in changed if not (self._quiet and verdict.status == "ok")]

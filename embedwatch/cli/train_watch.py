@@ -102,10 +102,10 @@ def watch_options(command: Command) -> Command:
 
 
 def conclusion(run: Path, watching: TrainerWatch) -> str:
-    """Return in one line what was found, and where to look."""
+    """Return in one line what was found, and where to look; or that there was nothing to train."""
     monitor = watching.monitor
     if monitor is None:
-        return "embedwatch: nothing was watched"
+        return "nothing was trained, so nothing was watched"
     found = [verdict.status for verdict in monitor.findings]
     counts = ", ".join(f"{found.count(status)} {status}" for status in ("fail", "warn") if status in found)
     number = f"{len(found)} finding{'' if len(found) == 1 else 's'}"

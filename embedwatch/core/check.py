@@ -13,12 +13,15 @@ from embedwatch.core.registry import Plugin
 from embedwatch.core.snapshot import Snapshot
 from embedwatch.core.verdict import Evidence, Limit
 
-__all__ = ["LIVE", "STORED", "Check", "RangeCheck", "ThresholdCheck", "role_of"]
+__all__ = ["ENCODED", "LIVE", "STORED", "Check", "RangeCheck", "ThresholdCheck", "role_of"]
 
 STORED = ("vectors", "table", "pooled")
 """Roles of places whose rows are kept and compared: alike, huge or repeated rows are defects there."""
 LIVE = ("token", "embedding", "hidden")
 """Roles of places inside a model at work, one row a token: a few huge dimensions and rows are normal there."""
+ENCODED = ("pooled", *LIVE)
+"""Roles of places that show what a model makes of its input: input that is all alike makes rows that are all alike."""
+DISTINCT = "distinct_rows"
 
 
 def role_of(snapshot: Snapshot) -> str:
@@ -34,6 +37,8 @@ class Check(Plugin, ABC):
     """A few words for a table."""
     reads: ClassVar[tuple[str, ...]] = ()
     """Names of the measurements that it needs; without them in the Snapshot it is not asked."""
+    weighs: ClassVar[tuple[str, ...]] = ()
+    """Names of the measurements that it takes into account where they are there; naming the check keeps them too."""
     roles: ClassVar[tuple[str, ...]] = ()
     """Roles of the places at which it holds, of `embedwatch.core.snapshot.ROLES`; empty for all."""
     limit: ClassVar[Limit | None] = None
@@ -59,7 +64,7 @@ class Check(Plugin, ABC):
 class ThresholdCheck(Check):
     """Judges one number against one fixed Limit: the base of most checks.
 
-    A subclass sets `metric` and `limit`, and may override `minimum_rows` and `reason`.
+    A subclass sets `metric` and `limit`, and may override `minimum_rows`, `minimum_distinct` and `reason`.
     """
 
     metric: ClassVar[str]
@@ -76,6 +81,11 @@ class ThresholdCheck(Check):
         del snapshot
         return 1
 
+    def minimum_distinct(self, snapshot: Snapshot) -> int:
+        """Return the number of distinct rows below which the value tells of the input and not of the model."""
+        del snapshot
+        return 0
+
     def reason(self, snapshot: Snapshot, measurement: Measurement) -> str:
         """Return one sentence about this very value; empty leaves the wording to judging."""
         del snapshot, measurement
@@ -90,6 +100,8 @@ class ThresholdCheck(Check):
         if measurement is None or measurement.number is None or rows < needed:
             short = f"{rows:,} rows are too few, needs {needed:,}." if rows < needed else "Not enough data for a value."
             return Evidence(None, self.limit, rows, short, self.metric)
+        if alike := self._alike(snapshot):
+            return Evidence(None, self.limit, rows, alike, self.metric)
         return Evidence(
             measurement.number,
             self.limit,
@@ -99,6 +111,16 @@ class ThresholdCheck(Check):
             unit=measurement.metric.unit,
             error=measurement.error,
             exhibits=self.exhibits,
+        )
+
+    def _alike(self, snapshot: Snapshot) -> str:
+        """Return a sentence where too few rows of a model differ; empty where enough do, or it is not known."""
+        distinct, needed = snapshot.number(DISTINCT), self.minimum_distinct(snapshot)
+        if distinct is None or distinct >= needed or role_of(snapshot) not in ENCODED:
+            return ""
+        return (
+            f"Inputs are alike, or one vector stands for many: {distinct:,.0f} distinct rows of "
+            f"{snapshot.provenance.rows:,}, needs {needed:,}."
         )
 
 

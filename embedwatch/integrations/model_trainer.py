@@ -28,7 +28,8 @@ class TrainerWatch:
         options: of `embedwatch.watch`.
 
     Raises:
-        UsageError: if there is no such option; on the start of a training, if one does not fit the model.
+        UsageError: if there is no such option, or one cannot be right; on the start of a training, if one does not fit
+            the model.
     """
 
     def __init__(self, *, renormalize: float | None = None, **options: Any) -> None:
@@ -56,8 +57,9 @@ class TrainerWatch:
             self._watch.end()
 
     def on_start(self, trainer: Any) -> None:
-        """Watch from the step where the training is."""
-        self._watch.begin(trainer.model, step=trainer.progress.step, tokenizer=trainer.tokenizer)
+        """Watch from the step where the training is; one that is over already is left alone, and so are the sinks."""
+        if not trainer.is_over:
+            self._watch.begin(trainer.model, step=trainer.progress.step, tokenizer=trainer.tokenizer)
 
     def on_step(self, trainer: Any, record: Any) -> None:
         """Hand on what is known of a step; one that is validated waits for that."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -11,9 +11,12 @@ from torch import Tensor, nn
 
 from embedwatch.core.boundary import Boundary
 from embedwatch.core.errors import UsageError, did_you_mean
+from embedwatch.core.registry import get
+from embedwatch.core.sink import Sink
 from embedwatch.interventions import check_max_norm, shrink_rows, token_table
-from embedwatch.monitor import Monitor, watch
+from embedwatch.monitor import Monitor, check_options, watch
 from embedwatch.rounds import Scalar
+from embedwatch.selection import Selection
 
 __all__ = ["Scalar", "TrainingWatch"]
 
@@ -33,7 +36,7 @@ class TrainingWatch:
         options: of `embedwatch.watch`.
 
     Raises:
-        UsageError: if there is no such option, or `renormalize` is no length.
+        UsageError: if there is no such option, one fits no model, or `renormalize` is no length.
     """
 
     def __init__(self, *, renormalize: float | None = None, options: Mapping[str, Any]) -> None:
@@ -126,8 +129,22 @@ class TrainingWatch:
 
 
 def _check(options: Mapping[str, Any]) -> None:
+    """Refuse now what would be refused when the training starts, whatever the model."""
     known = [name for name in inspect.signature(Monitor).parameters if name not in GIVEN]
     for name in options:
         if name not in known:
             words = f"`{name}` must be an option of `embedwatch.watch`, got another;", did_you_mean(name, known)
             raise UsageError(" ".join(filter(None, (*words, f"there are {', '.join(known)}"))))
+    checked = [name for name in inspect.signature(check_options).parameters if name not in GIVEN]
+    defaults = {name: inspect.signature(Monitor).parameters[name].default for name in checked}
+    check_options(step=0, **{name: options.get(name, default) for name, default in defaults.items()})
+    Selection.live("vectors", only=_texts(options.get("only", ())), skip=_texts(options.get("skip", ())))
+    for text in _texts(options.get("sinks", ())):
+        get(Sink, text.partition(":")[0])
+
+
+def _texts(given: Any) -> list[str]:
+    """Return the names among what is given; one text counts as one."""
+    if isinstance(given, str):
+        return [given]
+    return [each for each in given if isinstance(each, str)] if isinstance(given, Collection) else []

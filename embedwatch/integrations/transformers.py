@@ -13,10 +13,10 @@ from transformers import TrainerCallback
 
 from embedwatch.core.snapshot import Provenance, Snapshot
 from embedwatch.integrations.training_watch import TrainingWatch
+from embedwatch.recording import RECORDING_FILE
 
 if TYPE_CHECKING:
     from embedwatch.monitor import Monitor
-from embedwatch.recording import RECORDING_FILE
 
 __all__ = ["EmbedwatchCallback"]
 
@@ -52,7 +52,8 @@ class EmbedwatchCallback(TrainerCallback):  # type: ignore[misc]
         options: of `embedwatch.watch`.
 
     Raises:
-        UsageError: if there is no such option; on the start of a training, if one does not fit the model.
+        UsageError: if there is no such option, or one cannot be right; on the start of a training, if one does not fit
+            the model.
     """
 
     def __init__(self, *, renormalize: float | None = None, **options: Any) -> None:
@@ -76,8 +77,10 @@ class EmbedwatchCallback(TrainerCallback):  # type: ignore[misc]
         return self._watch.renormalized
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Watch from the step where the training is."""
+        """Watch from the step where the training is; one that is over already is left alone, and so are the sinks."""
         self._logged = {}
+        if 0 < state.max_steps <= state.global_step:
+            return
         first = state.is_world_process_zero
         more = {"sinks": _recording(args)} if first and self._records else {}
         tokenizer = kwargs.get("processing_class")

@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import takewhile
 from typing import Literal
 
+import torch
 from torch import nn
 
 from embedwatch.core.errors import UsageError, did_you_mean
+from embedwatch.observe.anatomy import (
+    TABLES_AT_MOST,
+    Modules,
+    adds_positions,
+    find_stacks,
+    parent_of,
+    token_embeddings,
+    token_groups,
+)
 
 __all__ = ["Place", "Places", "find_places", "find_positions", "token_embeddings", "token_groups", "unwrapped"]
 
-BULK = 0.05
-"""A list of modules is a stack of layers if it holds at least this share of the parameters outside embeddings."""
 CHOSEN = (0.25, 0.5, 0.75, 1.0)
 """Depths at which hidden states are seen by default, as shares of the stack."""
 WRAPPED = ("_orig_mod", "module")
 """Attributes under which `torch.compile` and data-parallel wrappers keep the model."""
-VOCABULARY_AT_LEAST = 3
 WHOLE = "output"
 """Name of what the model itself returns."""
 FUSED = (nn.TransformerEncoderLayer,)
 """Layers that leave their fused kernel, and compute something slightly different, when anything inside is hooked."""
-LISTS = (nn.ModuleList, nn.Sequential)
 NORM = re.compile(r"norm|^ln", re.IGNORECASE)
 EMBEDS = re.compile(r"embed", re.IGNORECASE)
-POSITIONS = re.compile(r"position|^wpe\b", re.IGNORECASE)
 POOLER = re.compile(r"pool", re.IGNORECASE)
+POOLING = re.compile(r"pooling", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -61,13 +68,15 @@ class Place:
         return self.name.removesuffix("input").removesuffix(".") if self.side == "input" else self.name
 
 
-Modules = Mapping[str, nn.Module]
-Places = Sequence[str] | Callable[[str, nn.Module], bool]
-"""Names and globs of modules, or a predicate over (name, module)."""
+Places = str | Sequence[str] | Callable[[str, nn.Module], bool]
+"""Names and globs of modules, one or several, or a predicate over (name, module)."""
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
     """Return the model inside compiled and data-parallel wrappers.
+
+    Raises:
+        UsageError: if it is a ScriptModule, whose modules are not called from Python, so that hooks see nothing.
 
     Example:
         >>> inner = nn.Linear(2, 2)
@@ -75,6 +84,7 @@ def unwrapped(model: nn.Module) -> nn.Module:
         True
     """
     while True:
+        _refuse_scripted(model)
         for name in WRAPPED:
             inner = model._modules.get(name)
             if isinstance(inner, nn.Module) and len(model._modules) == 1 and not model._parameters:
@@ -84,50 +94,104 @@ def unwrapped(model: nn.Module) -> nn.Module:
             return model
 
 
+def _refuse_scripted(model: nn.Module) -> None:
+    if isinstance(model, torch.jit.ScriptModule):
+        raise UsageError(
+            "`model` must be a torch module in Python, got a ScriptModule; watch it before scripting or tracing"
+        )
+
+
 def find_places(model: nn.Module, places: Places | None = None) -> list[Place]:
     """Return the places of a model: those that were named, or what every Transformer has.
 
-    By default: each embedding that shares the parameter of the input embedding; where tokens and positions are one
-    vector, before the first layer; the outputs of a few layers of each stack; the norm after a stack; poolers.
+    By default: each embedding of each table of tokens; where tokens and positions are one vector, before the first
+    layer; the outputs of a few layers of each stack; the norm after a stack; bags of embeddings, and poolers, unless
+    the model pools by another module further out.
+
+    Of `nn.TransformerEncoder` only what enters and leaves the whole is seen by default: its layers run as one fused
+    kernel, and compute something slightly different when one of them is hooked.
 
     Raises:
-        UsageError: if a name or glob fits no module, or nothing was found.
+        UsageError: if a name or glob fits no module, or nothing was found, or the model is a ScriptModule.
     """
+    _refuse_scripted(model)
     modules = dict(model.named_modules())
-    if places is None:
-        found = list(_usual(model, modules))
-        if not found:
-            raise UsageError(
-                f"`model` must have embeddings or a stack of layers to find places by itself, got "
-                f"{type(model).__name__} with neither; name modules with `places`"
-            )
-        return found
-    return list(_named(modules, places, token_embeddings(model)))
-
-
-def _named(modules: Modules, places: Places, tables: dict[str, nn.Embedding]) -> Iterator[Place]:
-    roles = {place.name: place.role for place in _usual(modules[""], modules)}
-    if callable(places):
-        chosen = [name for name, module in modules.items() if name and places(name, module)]
-        if not chosen:
-            raise UsageError("`places` must choose at least one module, got a predicate that is false for all")
-    else:
-        chosen = list(dict.fromkeys(name for pattern in places for name in _matching(pattern, modules)))
-    for name in chosen:
-        usual = "token" if name in tables else roles.get(name, "hidden")
-        yield Place(
-            name, usual, modules[name.removesuffix(".input") if name not in modules else name], _side(name, modules)
+    if places is not None:
+        return list(_named(modules, places))
+    found = list(_usual(model, modules))
+    if not found:
+        raise UsageError(
+            f"`model` must have embeddings or a stack of layers to find places by itself, got "
+            f"{type(model).__name__} with neither; name modules with `places`"
         )
+    return found
+
+
+def _named(modules: Modules, places: Places) -> Iterator[Place]:
+    usual = {place.name: place for place in _usual(modules[""], modules)}
+    if callable(places):
+        chosen = _predicated(places, modules)
+    else:
+        patterns = _patterns(places)
+        chosen = list(dict.fromkeys(name for each in patterns for name in _matching(each, modules, usual)))
+    for name in chosen:
+        if name in usual:
+            yield replace(usual[name], optional=False)
+            continue
+        module = modules[name if name in modules else name.removesuffix(".input")]
+        pooled = name in modules and _is_pooler(module)
+        yield Place(name, "pooled" if pooled else "hidden", module, _side(name, modules))
+
+
+def _patterns(places: str | Sequence[str]) -> list[str]:
+    """Return names and globs, one or more."""
+    if isinstance(places, str):
+        return [places]
+    given = list(places) if isinstance(places, Iterable) else None
+    if not given or not all(isinstance(each, str) and each for each in given):
+        raise UsageError(
+            f"`places` must be names or globs of modules, or a predicate over (name, module), got {places!r}; "
+            "leave it out to find places by itself"
+        )
+    return given
+
+
+def _predicated(places: Callable[[str, nn.Module], bool], modules: Modules) -> list[str]:
+    """Return the names of the modules that a predicate chooses."""
+    if isinstance(places, (type, nn.Module)) or not _takes_two(places):
+        kind = places.__name__ if isinstance(places, type) else type(places).__name__
+        raise UsageError(
+            f"`places` must be names of modules or a predicate over two arguments, got {kind} that is not; "
+            "write `lambda name, module: ...`"
+        )
+    chosen = [name for name, module in modules.items() if name and places(name, module)]
+    if not chosen:
+        raise UsageError(
+            "`places` must choose at least one module, got a predicate that is false for all; "
+            "`model.named_modules()` shows all"
+        )
+    return chosen
+
+
+def _takes_two(function: Callable[..., object]) -> bool:
+    """Return whether a function can be called with a name and a module; true where it does not say."""
+    try:
+        inspect.signature(function).bind("", None)
+    except TypeError:
+        return False
+    except ValueError:  # built in, without a signature
+        return True
+    return True
 
 
 def _side(name: str, modules: Modules) -> Literal["output", "input"]:
     return "output" if name in modules else "input"
 
 
-def _matching(pattern: str, modules: Modules) -> list[str]:
+def _matching(pattern: str, modules: Modules, usual: Iterable[str]) -> list[str]:
     """Return the names that fit a name or glob; `*` stays within one part of a dotted path, `**` does not."""
     stem = pattern.removesuffix(".input")
-    if pattern in modules or (stem != pattern and stem in modules):
+    if pattern and (pattern in modules or pattern in usual or (stem != pattern and stem in modules)):
         return [pattern]
     found = [name for name in modules if name and _fits(name, pattern)]
     if not found:
@@ -153,11 +217,11 @@ def _usual(model: nn.Module, modules: Modules) -> Iterator[Place]:
 
 
 def _candidates(model: nn.Module, modules: Modules) -> Iterator[Place]:
-    stacks = _stacks(modules)
-    tables = token_embeddings(model)
+    stacks = find_stacks(modules)
+    tables = {name: module for group in token_groups(model) for name, module in group.items()}
     yield from (Place(name or WHOLE, "token", module, whole=not name) for name, module in tables.items())
     for name, layers in stacks.items():
-        if isinstance(next(layers.children()), FUSED):
+        if any(isinstance(layer, FUSED) for layer in layers.children()):
             yield from _around(name, modules) if _is_fused(name, modules) else _closing_norm(name, modules)
             continue
         yield _entrance(name, stacks, tables, modules)
@@ -166,70 +230,34 @@ def _candidates(model: nn.Module, modules: Modules) -> Iterator[Place]:
         yield from (Place(f"{name}.{path}", "hidden", layer) for path, layer in _at(layers, depths))
         yield from _closing_norm(name, modules)
     inside = tuple(f"{name}." for name in stacks)
-    for name, module in modules.items():
-        if POOLER.search(type(module).__name__) and list(module.parameters()) and not name.startswith(inside) and name:
+    outer = {name: module for name, module in modules.items() if not name.startswith(inside)}
+    yield from _bags(outer)
+    for name, module in outer.items():
+        if name and _is_pooler(module) and not _is_replaced(name, outer):
             yield Place(name, "pooled", module, optional=True)
+
+
+def _bags(modules: Modules) -> list[Place]:
+    """Return bags of embeddings, the tallest: what they give is pooled already."""
+    bags = {name: module for name, module in modules.items() if isinstance(module, nn.EmbeddingBag)}
+    tallest = sorted(bags, key=lambda name: bags[name].num_embeddings, reverse=True)[:TABLES_AT_MOST]
+    return [Place(name or WHOLE, "pooled", bags[name], whole=not name) for name in tallest]
+
+
+def _is_pooler(module: nn.Module) -> bool:
+    return POOLER.search(type(module).__name__) is not None and any(True for _ in module.parameters())
+
+
+def _is_replaced(name: str, modules: Modules) -> bool:
+    """Return whether something further out pools in place of this: its vectors would be used by nothing."""
+    home = parent_of(name)
+    others = (parent_of(other) for other, module in modules.items() if other and POOLING.search(type(module).__name__))
+    return any(outer != home and (not outer or home.startswith(f"{outer}.")) for outer in others)
 
 
 def _at(layers: nn.Module, depths: Iterable[int]) -> list[tuple[str, nn.Module]]:
     children = list(layers.named_children())
     return [children[depth] for depth in depths]
-
-
-def _stacks(modules: Modules) -> dict[str, nn.Module]:
-    """Return the lists of layers by name: alike, composite, a fair share of the parameters, none within another."""
-    others = [module for module in modules.values() if not isinstance(module, nn.Embedding)]
-    outside = sum(parameter.numel() for module in others for parameter in module.parameters(recurse=False))
-    found: dict[str, nn.Module] = {}
-    for name, module in modules.items():
-        within = name.startswith(tuple(f"{stack}." for stack in found))
-        if name and not within and isinstance(module, LISTS) and _is_stack(module, BULK * outside):
-            found[name] = module
-    return found
-
-
-def _is_stack(module: nn.Module, least: float) -> bool:
-    children = list(module.children())
-    alike = len({type(child) for child in children}) == 1
-    composite = alike and not isinstance(children[0], nn.ModuleList) and any(True for _ in children[0].children())
-    return composite and sum(parameter.numel() for parameter in module.parameters()) >= least
-
-
-def token_embeddings(model: nn.Module) -> dict[str, nn.Embedding]:
-    """Return the embeddings that look tokens up, by name: all that share a parameter with the input embedding.
-
-    The input embedding is what `get_input_embeddings` returns, or else the embedding with the most rows.
-    """
-    every = {name: module for name, module in model.named_modules() if isinstance(module, nn.Embedding)}
-    source = _input_embedding(model, every)
-    if source is None:
-        return {}
-    return {name: module for name, module in every.items() if module.weight is source.weight}
-
-
-def token_groups(model: nn.Module) -> list[dict[str, nn.Embedding]]:
-    """Return the embedding tables to follow, each as the embeddings that share it: that of the model's input."""
-    group = token_embeddings(model)
-    return [group] if group else []
-
-
-def _input_embedding(model: nn.Module, every: dict[str, nn.Embedding]) -> nn.Embedding | None:
-    getter = getattr(model, "get_input_embeddings", None)
-    if callable(getter):
-        try:
-            given = getter()
-        except Exception:  # noqa: BLE001 - a model without tokens raises what it likes
-            given = None
-        if isinstance(given, nn.Embedding):
-            return given
-        if isinstance(given, nn.Module):
-            return None  # it embeds something else than tokens
-    tables = [
-        module
-        for name, module in every.items()
-        if module.num_embeddings >= VOCABULARY_AT_LEAST and not _adds_positions(name, module)
-    ]
-    return max(tables, key=lambda module: module.num_embeddings, default=None)
 
 
 def _entrance(name: str, stacks: dict[str, nn.Module], tables: dict[str, nn.Embedding], modules: Modules) -> Place:
@@ -260,16 +288,12 @@ def _around(name: str, modules: Modules) -> Iterator[Place]:
 def find_positions(model: nn.Module) -> list[Place]:
     """Return the modules outside the layers that add positions, or look them up."""
     modules = dict(model.named_modules())
-    inside = tuple(f"{name}." for name in _stacks(modules))
+    inside = tuple(f"{name}." for name in find_stacks(modules))
     return [
         Place(name, "position", module)
         for name, module in modules.items()
-        if _adds_positions(name, module) and not name.startswith(inside)
+        if adds_positions(name, module) and not name.startswith(inside)
     ]
-
-
-def _adds_positions(name: str, module: nn.Module) -> bool:
-    return POSITIONS.search(f"{name.rpartition('.')[2]} {type(module).__name__}") is not None
 
 
 def _common(path: str, other: str) -> list[str]:

@@ -198,13 +198,15 @@ class _Reading:
     def _notes(self) -> list[str]:
         notes = []
         if self._superseded:
-            steps = _listed([f"{step:,}" for step in self.turns.steps()])
+            what = "1 window" if self._superseded == 1 else f"{self._superseded:,} windows"
+            count = "does not count" if self._superseded == 1 else "do not count"
             notes.append(
-                f"The run went back to step {steps}; {self._superseded:,} windows that it had written do not count."
+                f"The run went back to {_listed('step', self.turns.steps())}; {what} that it had written {count}."
             )
         if self._mended:
-            lines = _listed([f"{line:,}" for line in self._mended])
-            notes.append(f"Line {lines} begins with half a line that was cut off; what follows it was read.")
+            begin = "begins" if len(self._mended) == 1 else "begin"
+            lines = _listed("Line", self._mended)
+            notes.append(f"{lines} {begin} with half a line that was cut off; what follows it was read.")
         notes += [_damage_note(damage) for damage in self._damaged[:NAMED]]
         if self._lost > NAMED:
             notes.append(f"{self._lost - NAMED:,} more lines cannot be read; they are left out.")
@@ -221,5 +223,9 @@ def _damage_note(damage: Damage) -> str:
     return f"Line {damage.line:,} cannot be read and is left out: {damage.reason}."
 
 
-def _listed(texts: Sequence[str]) -> str:
-    return ", ".join(texts[:NAMED]) + (", …" if len(texts) > NAMED else "")
+def _listed(noun: str, numbers: Sequence[int]) -> str:
+    """Return a noun with its numbers: a comma alone would run into those of their thousands."""
+    texts = [f"{number:,}" for number in numbers[:NAMED]] + (["others"] if len(numbers) > NAMED else [])
+    if len(texts) == 1:
+        return f"{noun} {texts[0]}"
+    return f"{noun}s {', '.join(texts[:-1])} and {texts[-1]}"

@@ -1,4 +1,4 @@
-"""Turns: where a Space went back to an earlier step, as a resumed training does."""
+"""Turns: where a Space went back to an earlier step, as a training does that goes on from its last checkpoint."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ __all__ = ["Turns"]
 
 class Turns:
     """Finds the lines that were written again: those of a Space whose step a later line goes back to, or before.
+
+    The same step twice is no going back: a table is examined when a training ends, and again when it goes on there.
 
     State: of each Space the turns that no later one makes void.
 
@@ -33,7 +35,7 @@ class Turns:
         space, step = entry.snapshot.space, entry.snapshot.provenance.step
         if step is None:
             return
-        if space in self._newest and step <= self._newest[space]:
+        if space in self._newest and step < self._newest[space]:
             turns = self._turns.setdefault(space, [])
             while turns and turns[-1][1] >= step:
                 turns.pop()
@@ -49,5 +51,14 @@ class Turns:
         return later < len(turns) and turns[later][1] <= step
 
     def steps(self) -> list[int]:
-        """Return the steps that Spaces went back to."""
-        return sorted({step for turns in self._turns.values() for _, step in turns})
+        """Return the step of each going back, in their order. One moves several Spaces, some of them a little later."""
+        every = sorted((line, step, space) for space, turns in self._turns.items() for line, step in turns)
+        moved: dict[str, set[Space]] = {}
+        found: dict[str, list[int]] = {}
+        for _, step, space in every:
+            steps, spaces = found.setdefault(space.model, []), moved.setdefault(space.model, set())
+            if not steps or space in spaces or step < steps[-1]:
+                steps.append(step)
+                spaces.clear()
+            spaces.add(space)
+        return sorted({step for steps in found.values() for step in steps})

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len
 from rich.console import Console as Terminal
 from rich.text import Text
 
-from embedwatch.core.exhibit import NO_ID, Exhibit
+from embedwatch.core.exhibit import Exhibit
 from embedwatch.core.measurement import Histogram, Measurement
 from embedwatch.core.sink import Sink
 from embedwatch.core.snapshot import Snapshot
 from embedwatch.core.verdict import STATUSES, Verdict
+from embedwatch.sinks._blame import blamed, format_number, known_rows, one_line
 
 STYLES = {"fail": "bold red", "warn": "yellow", "unknown": "magenta", "ok": "green", "info": "dim"}
-NAMED = 5
-"""So many of the rows to blame are named under a verdict; the others are in the exhibit."""
 INDENT = 10
-LARGEST_WHOLE = 1e15
-SHOWN = 60
-"""A name is cut after so many characters."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +49,7 @@ class Console(Sink):
 
     def write(self, snapshot: Snapshot, verdicts: Sequence[Verdict], exhibits: Sequence[Exhibit] = ()) -> None:
         """Print one Space."""
-        by_name = {exhibit.name: exhibit for exhibit in exhibits}
+        by_name = known_rows(snapshot, exhibits)
         ordered = sorted(verdicts, key=lambda verdict: -STATUSES.index(verdict.status))
         lines = [judged_line(verdict, by_name) for verdict in ordered if not (self._quiet and verdict.status == "ok")]
         if not self._quiet:
@@ -100,7 +96,7 @@ def _heading(snapshot: Snapshot) -> Text:
     return heading.append("  " + " · ".join(facts), style="not bold dim")
 
 
-def judged_line(verdict: Verdict, exhibits: dict[str, Exhibit]) -> Line:
+def judged_line(verdict: Verdict, exhibits: Mapping[str, Exhibit]) -> Line:
     """Return the line of a verdict: what is not ok with its reason, whom to blame, what it means and what to do."""
     evidence = verdict.evidence
     value = "–" if evidence.value is None else format_number(evidence.value)
@@ -114,46 +110,6 @@ def judged_line(verdict: Verdict, exhibits: dict[str, Exhibit]) -> Line:
     return Line(
         verdict.status, verdict.title, value, healthy, tuple((text, style) for text, style in below if text.strip("→ "))
     )
-
-
-def blamed(cited: Iterable[str], exhibits: dict[str, Exhibit]) -> list[str]:
-    """Return one line for each cited table: its first rows by number, name and what is told of them.
-
-    Example:
-        >>> rows = Exhibit.build("norms", "table", "Largest.", ("row", "norm"), [(7, 90.0), (3, 8.5)])
-        >>> blamed(["norms"], {"norms": rows})
-        ['rows 7 (norm 90), 3 (8.5)']
-    """
-    found = []
-    for name in cited:
-        exhibit = exhibits.get(name)
-        if exhibit is None or exhibit.shape != "table" or not exhibit.rows:
-            continue
-        rows = [row for row in exhibit.rows if row[0] != NO_ID]
-        shown = [_entry(exhibit.columns, row, label=place == 0) for place, row in enumerate(rows[:NAMED])]
-        more = ", …" if len(rows) > NAMED else ""
-        if not shown:
-            continue
-        found.append(f"{exhibit.columns[0].replace('_', ' ')}s {', '.join(shown)}{more}")
-    return found
-
-
-def _entry(columns: Sequence[str], row: Sequence[object], *, label: bool) -> str:
-    """Return the first cell of a row with its name and what the next column tells, with that column's title or not."""
-    cells = dict(zip(columns, row, strict=True))
-    name = cells.get("name")
-    text = str(row[0]) + (f" “{_shortened(str(name))}”" if name is not None else "")
-    told = next((column for column in columns[1:] if not column.endswith("name") and cells[column] is not None), None)
-    if told is None:
-        return text
-    cell = cells[told]
-    value = format_number(cell) if isinstance(cell, (int, float)) else str(cell)
-    return f"{text} ({told.replace('_', ' ')} {value})" if label else f"{text} ({value})"
-
-
-def _shortened(text: str) -> str:
-    line = one_line(text)
-    return line if len(line) <= SHOWN else line[: SHOWN - 1] + "…"
 
 
 def _informed(snapshot: Snapshot, verdicts: Sequence[Verdict], *, every: bool) -> list[Line]:
@@ -184,23 +140,6 @@ def _information(measurements: Sequence[Measurement]) -> Line:
 
 def _number(measurement: Measurement) -> str:
     return "–" if measurement.number is None else format_number(measurement.number, measurement.metric.digits)
-
-
-def format_number(value: float, digits: int = 3) -> str:
-    """Return a number as a person reads it: whole numbers with thousands, others with a few significant digits.
-
-    Example:
-        >>> format_number(30522), format_number(0.70512), format_number(1.0), format_number(2.5e-7)
-        ('30,522', '0.705', '1', '2.5e-07')
-    """
-    if abs(value) < LARGEST_WHOLE and value == int(value):
-        return f"{int(value):,}"
-    return f"{value:.{digits}g}"
-
-
-def one_line(text: str) -> str:
-    """Return a text without line breaks and control characters, which a terminal would obey."""
-    return "".join(character if character.isprintable() else " " for character in text)
 
 
 def pad(text: str, width: int, *, right: bool = False) -> str:

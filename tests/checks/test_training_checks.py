@@ -8,6 +8,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from embedwatch.checks.token_updates import TokenUpdates
+from embedwatch.core import Provenance, Snapshot, Space, Statistic
+from embedwatch.core.registry import get
+from embedwatch.judging import Judge
 from embedwatch_model.embedding import TokenEmbedding
 from tests.checks.short_training import JUDGES, Told, train, transformer
 
@@ -61,7 +65,28 @@ def test_a_rate_a_hundred_times_too_high_fails_at_once() -> None:
 
 
 def test_a_rate_a_hundred_times_too_high_warns_through_a_warm_up() -> None:
-    assert run(rate=0.3, warmup=30, steps=30).steps("token_updates", "warn", "fail") == [1, 10, 20, 30]
+    assert run(rate=0.3, warmup=30, steps=30).steps("token_updates", "warn", "fail") == [10, 20, 30]
+
+
+def test_a_usual_rate_does_not_warn_at_the_first_step() -> None:
+    """Adam moves each entry by the rate then: 0.002 of 0.02 is a tenth, and no fault."""
+    model = transformer(d_model=64, tied=False)
+    table = table_of(model)
+    with torch.no_grad():
+        table.normal_(0.0, 0.02)
+    chosen = torch.optim.Adam(model.parameters(), lr=2e-3)
+    told = train(model, table, chosen, steps=1)
+    assert told.steps("token_updates", "ok") == [1]
+    assert moved(1, 0.1) == "ok"
+    assert moved(10, 0.1) == "warn"
+    assert {moved(1, 0.31), moved(10, 0.31)} == {"fail"}
+
+
+def moved(step: int, ratio: float) -> str:
+    metric = next(m for m in get(Statistic, "token_movement").metrics if m.name == "token_update_ratio")
+    provenance = Provenance(time=0.0, rows=100, step=step, role="tokens")
+    (verdict,) = Judge([TokenUpdates()]).judge(Snapshot(Space("m", "table"), (metric.measure(ratio),), provenance))
+    return verdict.status
 
 
 @pytest.mark.parametrize("d_model", [64, 256])

@@ -318,7 +318,7 @@ class TestTrouble:
             "segment": "all",
             "check": "token_norm_growth",
         }
-        assert described(alert).startswith(f"{MODEL} / {TOKENS}, segment all: run lengths until one ")
+        assert described(alert).startswith(f"{MODEL} / {TOKENS}, segment all: runaway token norm ")
         said = described(extreme)
         value = re.search(r"embedding\.tokens, segment all: largest norm over median ([\d.]+), limit 50\.", said)
         assert value is not None

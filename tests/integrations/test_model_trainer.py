@@ -129,6 +129,14 @@ def test_our_failures_are_counted_and_stop_nothing(tmp_path: Path, caplog: pytes
     [
         ({"evry": 3}, r'`evry` must be an option .* did you mean "every"\?'),
         ({"step": 3}, "`step` must be an option"),
+        ({"every": 0}, "`every` must be a whole number of at least 1, got 0"),
+        ({"rows": 0.5}, "`rows` must be a whole number of at least 1"),
+        ({"window": -1}, "`window` must be a whole number of at least 1"),
+        ({"budget": 2}, "`budget` must be above 0 and at most 1, got 2"),
+        ({"on_error": "ignore"}, "`on_error` must be one of count, raise"),
+        ({"only": ["nroms"]}, r'no statistic, measurement or check "nroms"; did you mean "norms"\?'),
+        ({"skip": "colapse"}, r'no statistic, measurement or check "colapse"; did you mean "collapse"\?'),
+        ({"sinks": ["log", "jsnl:run.jsonl"]}, r'no sink "jsnl"; did you mean "jsonl"\?'),
         ({"renormalize": 0}, "`max_norm` must be a finite number above 0, got 0"),
     ],
 )

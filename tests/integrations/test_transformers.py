@@ -244,6 +244,8 @@ def test_it_can_be_used_again_and_evaluation_alone_is_no_training(tmp_path: Path
 def test_wrong_options_are_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r'`windw` must be an option .* did you mean "window"\?'):
         EmbedwatchCallback(windw=3)
+    with pytest.raises(UsageError, match="`every` must be a whole number of at least 1, got 0"):
+        EmbedwatchCallback(every=0)
     trainer = trainer_of(tmp_path, callback(Memory(), places=["no.such"]))
     with pytest.raises(UsageError, match=r"`places` must name modules of the model, got 'no\.such'"):
         trainer.train()

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from embedwatch.core.errors import UsageError
 from embedwatch.monitor import watch
-from embedwatch.observe.places import find_places, find_positions, token_embeddings, unwrapped
+from embedwatch.observe.anatomy import TABLES_AT_MOST, VOCABULARY_AT_LEAST
+from embedwatch.observe.places import find_places, find_positions, token_embeddings, token_groups, unwrapped
 from tests.observe import tiny
 
 USUAL = {
@@ -139,6 +140,7 @@ NAMED: dict[str, tuple[Any, list[str]]] = {
     "a name twice": (["pooler", "pooler"], ["pooler"]),
     "what enters": (["encoder.layer.1.input"], ["encoder.layer.1.input"]),
     "a glob": (["encoder.layer.*"], ["encoder.layer.0", "encoder.layer.1"]),
+    "one glob, not in a list": ("encoder.layer.*", ["encoder.layer.0", "encoder.layer.1"]),
     "a glob within a name": (["encoder.la*.1"], ["encoder.layer.1"]),
     "a glob across names": (["**.attention"], ["encoder.layer.0.attention", "encoder.layer.1.attention"]),
     "a name and a glob": (["encoder.layer.1", "encoder.layer.*"], ["encoder.layer.1", "encoder.layer.0"]),
@@ -180,6 +182,13 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "a glob of nothing": (["layers.*"], r"got 'layers\.\*'"),
     "a predicate of nothing": (lambda name, module: False, "false for all"),
     "one of several": (["pooler", "poler"], "'poler'"),
+    "no names": ([], r"got \[\]; leave it out"),
+    "a number": ([0], r"got \[0\]"),
+    "a number for all": (3, "got 3"),
+    "an empty name": ([""], r"got \[''\]"),
+    "a module": ([nn.Linear(1, 1)], "names or globs of modules"),
+    "a class": (nn.Linear, "got Linear"),
+    "a predicate over names alone": (lambda name: True, "two arguments, got function"),
 }
 
 
@@ -252,3 +261,199 @@ def test_wrappers_are_taken_off() -> None:
     assert unwrapped(model) is model
     around = nn.Sequential(model)
     assert unwrapped(around) is around
+
+
+class Parts(nn.ModuleDict):
+    """A model of given parts, that names nothing."""
+
+
+class Block(nn.Module):
+    """A layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.inner = nn.LayerNorm(8), nn.Linear(8, 8)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        output: Tensor = rows + self.inner(self.norm(rows))
+        return output
+
+
+class Other(Block):
+    """A layer of another class, as one with experts."""
+
+
+class Stranger(nn.Module):
+    """A layer that has nothing in common with the others but that it is one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mixer = nn.Linear(8, 8)
+
+
+def names_of(model: nn.Module) -> list[list[str]]:
+    return [list(group) for group in token_groups(model)]
+
+
+SHORT = ["pos", "pe", "wpe", "posn", "pos_emb", "pos_embedding", "abs_pos_emb", "position", "positions", "positional"]
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_positions_are_known_by_short_names_though_there_are_more_of_them(name: str) -> None:
+    model = Parts({"table": nn.Embedding(300, 8), name: nn.Embedding(512, 8), "pos_drop": nn.Dropout()})
+    assert names_of(model) == [["table"]]
+    assert list(token_embeddings(model)) == ["table"]
+    assert [place.name for place in find_positions(model)] == [name]
+
+
+@pytest.mark.parametrize(
+    "name", ["types", "type_embed", "token_type", "token_type_embeddings", "segment", "seg_emb", "rel_bias"]
+)
+def test_segments_and_biases_are_not_taken_for_tokens(name: str) -> None:
+    assert names_of(Parts({"a": nn.Embedding(30, 8), name: nn.Embedding(40, 8)})) == [["a"]]
+
+
+def test_a_table_within_a_module_of_positions_is_one_of_positions() -> None:
+    home = type("PositionalEncoding", (Parts,), {})
+    both = type("TokenAndPositionEmbedding", (Parts,), {})
+    assert names_of(Parts({"a": nn.Embedding(30, 8), "b": home({"table": nn.Embedding(64, 8)})})) == [["a"]]
+    assert names_of(Parts({"b": both({"table": nn.Embedding(64, 8)})})) == [["b.table"]]
+
+
+def test_where_doubt_remains_all_tables_are_taken_and_the_likeliest_comes_first() -> None:
+    a, b, tok = nn.Embedding(300, 8), nn.Embedding(512, 8), nn.Embedding(20, 8)
+    assert names_of(Parts({"a": a, "b": b})) == [["b"], ["a"]]
+    assert names_of(Parts({"a": a, "b": b, "tok": tok})) == [["tok"], ["b"], ["a"]]
+    head = nn.Linear(8, 300, bias=False)
+    head.weight = a.weight
+    assert names_of(Parts({"a": a, "b": b, "tok": tok, "head": head})) == [["a"], ["tok"], ["b"]]
+    assert names_of(Parts({"pos": a, "head": head})) == [["pos"]]
+
+
+def test_each_table_of_several_is_a_place_and_is_seen() -> None:
+    class Recommender(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.item, self.user = nn.Embedding(300, 8), nn.Embedding(500, 8)
+            self.again = nn.Embedding(300, 8)
+            self.again.weight = self.item.weight
+            self.flag = nn.Embedding(VOCABULARY_AT_LEAST - 1, 8)
+
+        def forward(self, users: Tensor, items: Tensor) -> Tensor:
+            output: Tensor = (self.user(users) * self.item(items)).sum(-1) + self.again(items).sum(-1)
+            return output
+
+    model = Recommender()
+    assert names_of(model) == [["user"], ["item", "again"]]
+    assert [(place.name, place.role) for place in find_places(model)] == [
+        ("user", "token"),
+        ("item", "token"),
+        ("again", "token"),
+    ]
+    with tiny.eyes(model) as eyes, torch.no_grad():
+        model(torch.arange(5), torch.arange(5))
+        assert eyes.attachment.blind() == {}
+        assert eyes.seen() == ["user", "item", "again"]
+
+
+def test_source_and_target_have_their_tables() -> None:
+    model = Parts(
+        {
+            "src": nn.Embedding(50, 8),
+            "tgt": nn.Embedding(60, 8),
+            "pair": nn.Transformer(8, 2, 1, 1, 8, batch_first=True),
+        }
+    )
+    assert names_of(model) == [["tgt"], ["src"]]
+
+
+def test_only_so_many_tables_are_followed() -> None:
+    model = Parts({f"table{rows}": nn.Embedding(rows, 8) for rows in range(10, 20)})
+    assert names_of(model) == [[f"table{rows}"] for rows in range(19, 19 - TABLES_AT_MOST, -1)]
+
+
+def test_a_model_names_its_table_and_further_towers_have_theirs() -> None:
+    words = "embeddings.word_embeddings"
+    assert names_of(tiny.shared("bert")) == [[words]]
+    assert names_of(tiny.shared("clip")) == [["text_model.embeddings.token_embedding"]]
+    towers = names_of(tiny.shared("encoder-decoder"))
+    assert [group[0].partition(".")[0] for group in towers] == ["encoder", "decoder"]
+    listed = nn.Module()
+    listed.towers = nn.ModuleList([tiny.build("bert"), tiny.build("bert")])
+    assert names_of(listed) == [[f"towers.0.{words}"], [f"towers.1.{words}"]]
+    assert [place.name for place in find_places(listed) if place.role == "hidden"] == [
+        f"towers.{tower}.encoder.layer.{layer}" for tower in (0, 1) for layer in (0, 1)
+    ]
+
+
+MIXED: dict[str, list[type[nn.Module]]] = {
+    "every second": [Block, Other, Block, Other],
+    "one replaced": [Block, Block, Stranger, Block],
+    "relatives": [Block, Other],
+    "strangers": [Block, Stranger],
+}
+
+
+@pytest.mark.parametrize("case", MIXED)
+def test_layers_may_be_of_several_classes(case: str) -> None:
+    layers = nn.ModuleList(each() for each in MIXED[case])
+    model = Parts({"tok": nn.Embedding(50, 8), "blocks": layers, "lm_head": nn.Linear(8, 50)})
+    hidden = [place.name for place in find_places(model) if place.role == "hidden"]
+    assert hidden[-1] == f"blocks.{len(layers) - 1}"
+    assert len(hidden) == len(layers)
+
+
+def test_heads_stems_and_wholes_are_no_layers() -> None:
+    layers = nn.ModuleList(Block() for _ in range(4))
+    heads = nn.ModuleList(nn.Sequential(nn.Linear(8, 30), nn.GELU()) for _ in range(3))
+    few = nn.ModuleList([Block(), Other()])
+    model = Parts({"tok": nn.Embedding(50, 8), "front": few, "blocks": layers, "heads": heads})
+    assert [place.name for place in find_places(model) if place.role == "hidden"] == [f"blocks.{i}" for i in range(4)]
+    encoder, decoder = Parts({"a": nn.ModuleList([Block(), Block()])}), Stranger()
+    whole = Parts({"tok": nn.Embedding(50, 8), "net": nn.Sequential(encoder, decoder)})
+    assert [place.name for place in find_places(whole) if place.role == "hidden"] == ["net.0.a.0", "net.0.a.1"]
+
+
+def test_what_a_bag_gives_is_pooled() -> None:
+    class Bag(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.bag, self.head = nn.EmbeddingBag(50, 8), nn.Linear(8, 2)
+
+        def forward(self, ids: Tensor, offsets: Tensor) -> Tensor:
+            output: Tensor = self.head(self.bag(ids, offsets))
+            return output
+
+    model = Bag()
+    assert [(place.name, place.role, place.optional) for place in find_places(model)] == [("bag", "pooled", False)]
+    with tiny.eyes(model) as eyes, torch.no_grad():
+        model(torch.arange(10), torch.tensor([0, 4, 7]))
+        assert eyes.attachment.blind() == {}
+        assert torch.equal(eyes.looks("bag")[0], model.bag(torch.arange(10), torch.tensor([0, 4, 7])))
+
+
+def test_a_pooler_is_left_out_where_something_further_out_pools() -> None:
+    pooling = type("Pooling", (Parts,), {})
+    alone = nn.Sequential(tiny.build("bert"))
+    pooled = nn.Sequential(tiny.build("bert"), pooling())
+    assert [place.name for place in find_places(alone) if place.role == "pooled"] == ["0.pooler"]
+    assert [place.name for place in find_places(pooled) if place.role == "pooled"] == []
+    asked = find_places(pooled, "0.pooler")
+    assert [(place.role, place.optional) for place in asked] == [("pooled", False)]
+
+
+@pytest.mark.parametrize("kind", ["bert", "torch-encoder", "own-encoder_decoder"])
+def test_found_places_may_be_named(kind: str) -> None:
+    found = find_places(tiny.shared(kind))
+    again = find_places(tiny.shared(kind), [place.name for place in found])
+    assert [(place.name, place.role, place.module) for place in again] == [
+        (place.name, place.role, place.module) for place in found
+    ]
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_a_scripted_model_is_refused() -> None:
+    scripted = torch.jit.trace(nn.Linear(2, 2), torch.ones(1, 2))
+    for look in (find_places, unwrapped, watch):
+        with pytest.raises(UsageError, match="`model` must be a torch module in Python, got a ScriptModule"):
+            look(scripted)

@@ -9,7 +9,8 @@ from rich.cells import cell_len
 from rich.console import Console as Terminal
 
 from embedwatch.core import Evidence, Exhibit, Limit, Metric, Provenance, Snapshot, Space, Verdict
-from embedwatch.sinks.console import Console, format_number
+from embedwatch.sinks._blame import format_number
+from embedwatch.sinks.console import Console
 
 SPACE = Space("新闻\x1b[31m\n模型", "vectors")
 
