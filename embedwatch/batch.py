@@ -309,14 +309,23 @@ class PairBatch(_Rows):
 
 @dataclass(eq=False)
 class AttentionBatch(_Rows):
-    """Sampled query rows of one attention layer.
+    """Sampled query rows of one attention layer: one row for each head of each sampled query.
+
+    Where a value is not known the field is `None`. Batches of one layer may see different numbers of keys; `concat`
+    fills up with keys that nobody sees.
 
     Args:
-        logits: (N, T) scaled scores of a query against all keys, before the softmax.
-        visible: (N, T) bool, the keys that the query may attend to.
-        positions: (N,) int64 position of the query among the keys.
+        logits: (N, T) scores of a query against all keys as the softmax takes them: scaled, capped, with every bias.
+        visible: (N, T) bool, the keys that the query may attend to; padding is none of them.
+        positions: (N,) int64 index of the query's own key; -1 where it has none, as in cross-attention.
         heads: (N,) int64 head of the query.
+        queries: (N,) int64 identity of the query: the same for all heads that look from one token.
+        firsts, lasts: (N,) int64 index of the first and the last real key of the query's sequence, seen by it or not.
         head_size: K, for the spread that √d_k predicts.
+        outputs: (N,) Euclidean norm of what the head puts out for the query.
+        bounds: (N,) what no logit of this head exceeds in the whole layer, sampled or not.
+        sinks: (N,) logit of a learned sink: it takes a share of attention and belongs to no key.
+        segment: segment of the Space.
     """
 
     kind: ClassVar[str] = "attention"
@@ -325,7 +334,13 @@ class AttentionBatch(_Rows):
     visible: Tensor
     positions: Tensor
     heads: Tensor
+    queries: Tensor
+    firsts: Tensor
+    lasts: Tensor
     head_size: int
+    outputs: Tensor | None = None
+    bounds: Tensor | None = None
+    sinks: Tensor | None = None
     segment: str = "all"
 
     def __post_init__(self) -> None:
@@ -335,14 +350,44 @@ class AttentionBatch(_Rows):
                 f"`visible` must be bool of shape {tuple(self.logits.shape)}, got {self.visible.dtype} "
                 f"{tuple(self.visible.shape)}; give the mask in the shape of the logits"
             )
-        _check_column("positions", self.positions, len(self.logits))
-        _check_column("heads", self.heads, len(self.logits))
+        for name in ("positions", "heads", "queries", "firsts", "lasts"):
+            _check_column(name, getattr(self, name), len(self.logits))
+        for name in ("outputs", "bounds", "sinks"):
+            _check_numbers(name, getattr(self, name), len(self.logits))
+
+    @classmethod
+    def concat(cls, batches: Sequence[AttentionBatch]) -> AttentionBatch:
+        """Join batches of one layer; those with fewer keys are filled up with keys that nobody sees."""
+        keys = max(batch.logits.shape[1] for batch in batches)
+        return super().concat([_with_keys(batch, keys) for batch in batches])
 
     @cached_property
     def weights(self) -> Tensor:
-        """Attention of each row over the visible keys, in float32; zero for a row that sees no key. Shape: (N, T)."""
+        """Attention of each row over the visible keys, in float32; zero for a row that sees no key. Shape: (N, T).
+
+        Rows sum to 1, or to less where a learned sink takes a share.
+        """
         masked = self.logits.float().masked_fill(~self.visible, -torch.inf)
-        return torch.softmax(masked, dim=1).nan_to_num(0.0)
+        if self.sinks is not None:
+            masked = torch.cat([masked, self.sinks.float()[:, None]], 1)  # (N, T + 1)
+        return torch.softmax(masked, dim=1)[:, : self.logits.shape[1]].nan_to_num(0.0)
+
+
+def _with_keys(batch: AttentionBatch, keys: int) -> AttentionBatch:
+    """Return the batch with so many keys, those that are new unseen."""
+    more = keys - batch.logits.shape[1]
+    if not more:
+        return batch
+    wider = {name: torch.nn.functional.pad(getattr(batch, name), (0, more)) for name in ("logits", "visible")}
+    return replace(batch, **wider)
+
+
+def _check_numbers(name: str, column: Tensor | None, count: int) -> None:
+    if column is not None and (column.shape != (count,) or not column.is_floating_point()):
+        raise UsageError(
+            f"`{name}` must be floating point of shape ({count},), one for each row, "
+            f"got {column.dtype} {tuple(column.shape)}"
+        )
 
 
 @dataclass(eq=False)
@@ -369,12 +414,7 @@ class TokenBatch(_Rows):
         for name in ("ids", "counts"):
             _check_column(name, getattr(self, name), len(self.norms))
         for name in ("norms", "drift", "update"):
-            column = getattr(self, name)
-            if column.shape != self.norms.shape or column.ndim != 1 or not column.is_floating_point():
-                raise UsageError(
-                    f"`{name}` must be floating point of shape ({len(self.ids)},), one for each token, "
-                    f"got {column.dtype} {tuple(column.shape)}"
-                )
+            _check_numbers(name, getattr(self, name), len(self.ids))
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import weakref
 
 import pytest
@@ -109,12 +110,31 @@ def test_pairs_must_have_equal_length() -> None:
     assert (left.dimension, right.dimension) == (4, 5)
 
 
+def _attention(logits: torch.Tensor, visible: torch.Tensor, **more: torch.Tensor) -> AttentionBatch:
+    rows = torch.arange(len(logits))
+    columns = dict.fromkeys(("positions", "heads", "queries", "firsts", "lasts"), rows)
+    return AttentionBatch(logits, visible, **columns, head_size=8, **more)
+
+
 def test_attention_weights_see_only_visible_keys() -> None:
     visible = torch.tensor([[True, True, False], [False, False, False]])
-    batch = AttentionBatch(torch.zeros(2, 3), visible, torch.arange(2), torch.zeros(2, dtype=torch.int64), head_size=8)
-    assert batch.weights.tolist() == [[0.5, 0.5, 0.0], [0.0, 0.0, 0.0]]
+    assert _attention(torch.zeros(2, 3), visible).weights.tolist() == [[0.5, 0.5, 0.0], [0.0, 0.0, 0.0]]
     with pytest.raises(UsageError, match="visible"):
-        AttentionBatch(torch.zeros(2, 3), torch.ones(2, 2, dtype=torch.bool), torch.arange(2), torch.arange(2), 8)
+        _attention(torch.zeros(2, 3), torch.ones(2, 2, dtype=torch.bool))
+    with pytest.raises(UsageError, match=r"`bounds` must be floating point of shape \(2,\)"):
+        _attention(torch.zeros(2, 3), visible, bounds=torch.zeros(3))
+
+
+def test_a_learned_sink_takes_a_share_of_attention() -> None:
+    visible = torch.tensor([[True, True, False], [False, False, False]])
+    weights = _attention(torch.zeros(2, 3), visible, sinks=torch.tensor([math.log(2), 0.0])).weights
+    torch.testing.assert_close(weights, torch.tensor([[0.25, 0.25, 0.0], [0.0, 0.0, 0.0]]))
+
+
+def test_attention_over_fewer_keys_is_filled_up_with_keys_that_nobody_sees() -> None:
+    narrow, wide = (_attention(torch.zeros(1, keys), torch.ones(1, keys, dtype=torch.bool)) for keys in (2, 4))
+    joined = AttentionBatch.concat([narrow, wide])
+    assert joined.weights.tolist() == [[0.5, 0.5, 0.0, 0.0], [0.25] * 4]
 
 
 def test_a_step_counts_from_zero() -> None:
