@@ -378,8 +378,8 @@ def _with_keys(batch: AttentionBatch, keys: int) -> AttentionBatch:
     more = keys - batch.logits.shape[1]
     if not more:
         return batch
-    wider = {name: torch.nn.functional.pad(getattr(batch, name), (0, more)) for name in ("logits", "visible")}
-    return replace(batch, **wider)
+    pad = torch.nn.functional.pad
+    return replace(batch, logits=pad(batch.logits, (0, more)), visible=pad(batch.visible, (0, more)))
 
 
 def _check_numbers(name: str, column: Tensor | None, count: int) -> None:

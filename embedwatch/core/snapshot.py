@@ -22,6 +22,7 @@ ROLES = {
     "embedding": "what enters the first layer: tokens with their positions",
     "hidden": "outputs of a layer inside the model",
     "pooled": "one vector for each text or image",
+    "attention": "sampled rows of attention of one layer",
     "tokens": "the rows of a table, token by token, through time",
     "training": "scalars of training steps",
     "watching": "what a Monitor sees, misses and costs",
