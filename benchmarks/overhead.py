@@ -23,7 +23,7 @@ import torch
 import transformers
 from torch import Tensor, nn
 
-from embedwatch.monitor import Monitor, watch
+from embedwatch.monitor import watch
 from embedwatch.sinks.memory import Memory
 
 TARGET = 0.01
@@ -127,7 +127,7 @@ def measure(make: Callable[[], Work], steps: int, seconds: float) -> dict[str, o
     ours = monitor.seconds - wall
     result = {
         "steps": done,
-        "windows": _windows(monitor),
+        "windows": monitor.windows,
         "places": len(monitor.places),
         "step_seconds": (total - ours) / done,
         "our_seconds_a_step": ours / done,
@@ -139,10 +139,6 @@ def measure(make: Callable[[], Work], steps: int, seconds: float) -> dict[str, o
     }
     monitor.detach()
     return result
-
-
-def _windows(monitor: Monitor) -> int:
-    return int(repr(monitor).split(" windows")[0].rpartition(" ")[2])
 
 
 def main() -> None:
