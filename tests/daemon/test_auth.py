@@ -109,7 +109,9 @@ def test_what_is_no_file_of_tokens(tmp_path: Path, content: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["ann", "ann:plain", f"a b:{HASH}", f"ann:{HASH}x", f"ann:{HASH}\nann:{HASH}", "ann:$2b$31$" + "a" * 53]
+    "line",
+    ["ann", "ann:plain", f"a b:{HASH}", f"ann:{HASH}x", f"ann:{HASH}\nann:{HASH}", "ann:$2b$31$" + "a" * 53],
+    ids=["no hash", "plain", "blank in a name", "long hash", "twice", "too dear"],
 )
 def test_what_is_no_file_of_users(tmp_path: Path, line: str) -> None:
     path = tmp_path / "users"
