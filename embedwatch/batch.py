@@ -114,6 +114,7 @@ class VectorBatch(_Rows):
         groups: names of the groups.
         source: name of the source; together with the id it is a row's identity.
         segment: segment of the Space.
+        inputs: (N,) int64 identity of what each row was made of, a token or a text: rows of one input have the same.
     """
 
     kind: ClassVar[str] = "vectors"
@@ -124,11 +125,13 @@ class VectorBatch(_Rows):
     groups: Sequence[str] = ()
     source: str = ""
     segment: str = "all"
+    inputs: Tensor | None = None
 
     def __post_init__(self) -> None:
         _check_matrix("rows", self.rows)
         _check_column("ids", self.ids, len(self))
         _check_column("labels", self.labels, len(self))
+        _check_column("inputs", self.inputs, len(self))
         if self.labels is not None and len(self) and int(self.labels.max()) >= len(self.groups):
             raise UsageError(
                 f"`labels` must index into {len(self.groups)} `groups`, got {int(self.labels.max())}; name every group"
@@ -362,15 +365,54 @@ class AttentionBatch(_Rows):
         return super().concat([_with_keys(batch, keys) for batch in batches])
 
     @cached_property
+    def seen(self) -> Tensor:
+        """The keys that take part: visible, and not masked by a logit of -Inf. Shape: (N, T) bool."""
+        return self.visible & (self.logits.float() != -torch.inf)
+
+    @cached_property
+    def counts(self) -> Tensor:
+        """Number of keys that each row sees. Shape: (N,) int64."""
+        return self.seen.sum(1)
+
+    @cached_property
+    def scores(self) -> Tensor:
+        """The logits of the keys that each row sees, in float32; -Inf at all others. Shape: (N, T)."""
+        return self.logits.float().masked_fill(~self.seen, -torch.inf)
+
+    @cached_property
+    def finite(self) -> Tensor:
+        """Rows without NaN and Inf among what the softmax takes, whose softmax is a number. Shape: (N,) bool."""
+        finite = torch.isfinite(self.scores.amax(1)) | ~self.visible.any(1)
+        if self.sinks is None:
+            return finite
+        return finite & (self.sinks.float() < torch.inf)  # NaN is not; a sink at -Inf takes nothing
+
+    @property
+    def clean(self) -> AttentionBatch:
+        """The rows that are finite and see a key."""
+        return self if self._cleaned is None else self._cleaned  # a batch without rows is false
+
+    @cached_property
+    def _cleaned(self) -> AttentionBatch | None:
+        """The batch `clean` where it is another one: a batch that held itself would stay until a garbage collection."""
+        good = self.finite & (self.counts > 0)
+        return None if bool(good.all()) else self.take(good)
+
+    @cached_property
     def weights(self) -> Tensor:
         """Attention of each row over the visible keys, in float32; zero for a row that sees no key. Shape: (N, T).
 
         Rows sum to 1, or to less where a learned sink takes a share.
         """
-        masked = self.logits.float().masked_fill(~self.visible, -torch.inf)
+        scores = self.scores
         if self.sinks is not None:
-            masked = torch.cat([masked, self.sinks.float()[:, None]], 1)  # (N, T + 1)
-        return torch.softmax(masked, dim=1)[:, : self.logits.shape[1]].nan_to_num(0.0)
+            scores = torch.cat([scores, self.sinks.float()[:, None]], 1)  # (N, T + 1)
+        return torch.softmax(scores, dim=1)[:, : self.logits.shape[1]].nan_to_num(0.0)
+
+    @cached_property
+    def cumulated(self) -> Tensor:
+        """Attention that the keys before each place take together, in float64. Shape: (N, T + 1)."""
+        return torch.nn.functional.pad(self.weights.double().cumsum(1), (1, 0))
 
 
 def _with_keys(batch: AttentionBatch, keys: int) -> AttentionBatch:

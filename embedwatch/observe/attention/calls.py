@@ -1,0 +1,203 @@
+"""One call of attention, as it was made: queries and keys with what hides and shifts them, or finished scores.
+
+Letters: B batch, H heads of queries, G of keys, T queries, S keys, K head size; I sequences chosen, Q queries of each.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from embedwatch.observe.attention.masks import HIDDEN, Masking
+from embedwatch.observe.attention.queries import Chosen
+
+__all__ = ["AttentionCall", "QueryKeyCall", "ScoresCall"]
+
+
+class AttentionCall(ABC):
+    """What a look at attention needs of a call."""
+
+    cross: bool
+    """Whether keys are other tokens than queries."""
+    sinks: Tensor | None = None
+    """(H,) logit of a learned sink of each head."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, int, int, int]:
+        """B, H, T, S."""
+
+    @property
+    @abstractmethod
+    def head_size(self) -> int:
+        """K, 0 where it is not known."""
+
+    @property
+    @abstractmethod
+    def witness(self) -> Tensor:
+        """What shows whether it can be looked at."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where it takes place."""
+        return self.witness.device
+
+    @abstractmethod
+    def real_keys(self) -> Tensor | None:
+        """Return which keys are no padding, as far as its masks tell. Shape: (B, S) bool."""
+
+    @abstractmethod
+    def scores(self, chosen: Chosen) -> tuple[Tensor, Tensor | None]:
+        """Return the scores of the chosen queries as the softmax takes them, and which keys they see.
+
+        Shape: (I, H, Q, S) float32, and what broadcasts to it; `None` where they see all.
+        """
+
+    @abstractmethod
+    def bounds(self) -> Tensor | None:
+        """Return what no score of each head exceeds, whatever the query. Shape: (H,) float32."""
+
+    def outputs(self, chosen: Chosen) -> Tensor | None:
+        """Return the norm of what each head puts out for the chosen queries. Shape: (I, H, Q) float32."""
+        return None
+
+
+@dataclass(frozen=True)
+class QueryKeyCall(AttentionCall):
+    """Queries and keys, as `softmax(softcap(Q Kᵀ · scale) + bias)` takes them.
+
+    Args:
+        query: (B, H, T, K).
+        key: (B or 1, G, S, K); each serves H / G heads of queries.
+        scale: of the products.
+        output: (B, H, T, V) what heads put out.
+        masking: what hides keys and shifts scores.
+        softcap: scores are `softcap · tanh(score / softcap)`; 0 for as they are.
+        sinks, cross: see `AttentionCall`.
+    """
+
+    query: Tensor
+    key: Tensor
+    scale: float
+    output: Tensor | None = None
+    masking: Masking = field(default_factory=Masking)
+    softcap: float = 0.0
+    sinks: Tensor | None = None
+    cross: bool = False
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """B, H, T, S."""
+        batch, heads, queries, _ = self.query.shape
+        return batch, heads, queries, self.key.shape[2]
+
+    @property
+    def head_size(self) -> int:
+        """K."""
+        return self.query.shape[3]
+
+    @property
+    def witness(self) -> Tensor:
+        """What shows whether it can be looked at."""
+        return self.query
+
+    def real_keys(self) -> Tensor | None:
+        """Return which keys are no padding, as far as its masks tell. Shape: (B, S) bool."""
+        batch, _, queries, keys = self.shape
+        masking = self.masking.cropped(keys)
+        return masking.real_keys(batch, queries, keys, cross=self.cross, device=self.device)
+
+    def scores(self, chosen: Chosen) -> tuple[Tensor, Tensor | None]:
+        """Return the scores of the chosen queries, and which keys they see."""
+        _, heads, queries, keys = self.shape
+        groups = self.key.shape[1]
+        query = _at(self.query, chosen).float()  # (I, H, Q, K)
+        key = _of_items(self.key, chosen).float()  # (I, G, S, K)
+        folded = query.unflatten(1, (groups, heads // groups)).flatten(2, 3)  # (I, G, H / G · Q, K)
+        scores = (folded @ key.transpose(2, 3)) * self.scale  # (I, G, H / G · Q, S)
+        scores = scores.unflatten(2, (heads // groups, -1)).flatten(1, 2)  # (I, H, Q, S)
+        if self.softcap:
+            scores = self.softcap * torch.tanh(scores / self.softcap)
+        bias, seen = self.masking.cropped(keys).rows(chosen, queries, keys)
+        return (scores if bias is None else scores + bias), seen
+
+    def bounds(self) -> Tensor | None:
+        """Return what no score of each head exceeds: `max ‖q‖ · max ‖k‖ · |scale|`, and the most of the biases."""
+        heads, groups = self.query.shape[1], self.key.shape[1]
+        longest = _longest(self.query) * _longest(self.key).repeat_interleave(heads // groups) * abs(self.scale)  # (H,)
+        if self.softcap:
+            longest = longest.clamp(max=self.softcap)
+        return (longest + self.masking.cropped(self.key.shape[2]).most()).expand(heads)
+
+    def outputs(self, chosen: Chosen) -> Tensor | None:
+        """Return the norm of what each head puts out for the chosen queries. Shape: (I, H, Q) float32."""
+        return None if self.output is None else torch.linalg.vector_norm(_at(self.output, chosen).float(), dim=3)
+
+
+@dataclass(frozen=True)
+class ScoresCall(AttentionCall):
+    """Scores that a model has made itself, of all queries, masked already.
+
+    Args:
+        given: (B, H, T, S).
+        size: K, 0 where it is not known.
+        cross: whether keys are other tokens than queries.
+    """
+
+    given: Tensor
+    size: int
+    cross: bool = False
+
+    @property
+    def head_size(self) -> int:
+        """K, 0 where it is not known."""
+        return self.size
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """B, H, T, S."""
+        batch, heads, queries, keys = self.given.shape
+        return batch, heads, queries, keys
+
+    @property
+    def witness(self) -> Tensor:
+        """What shows whether it can be looked at."""
+        return self.given
+
+    def real_keys(self) -> Tensor | None:
+        """Return which keys are no padding, as far as scores tell. Shape: (B, S) bool."""
+        batch, _, queries, keys = self.shape
+        return Masking((self.given[:, :1],)).real_keys(batch, queries, keys, cross=self.cross, device=self.device)
+
+    def scores(self, chosen: Chosen) -> tuple[Tensor, Tensor | None]:
+        """Return the scores of the chosen queries, and which keys they see."""
+        scores = _at(self.given, chosen).float()  # (I, H, Q, S)
+        return scores, scores > HIDDEN
+
+    def bounds(self) -> Tensor | None:
+        """Return the highest score of each head."""
+        return self.given.amax(dim=(0, 2, 3)).float()
+
+
+def _at(tensor: Tensor, chosen: Chosen) -> Tensor:
+    """Return what belongs to the chosen queries. Shape: (B, H, T, X) -> (I, H, Q, X)."""
+    pairs = zip(chosen.items, chosen.index, strict=True)
+    return torch.stack([tensor[item].index_select(1, index) for item, index in pairs])
+
+
+def _of_items(tensor: Tensor, chosen: Chosen) -> Tensor:
+    """Return what belongs to the chosen sequences, without a copy where that is all of them."""
+    if tensor.shape[0] == 1:
+        return tensor.expand(len(chosen.items), -1, -1, -1)
+    if len(chosen.items) == tensor.shape[0]:
+        return tensor
+    return torch.stack([tensor[item] for item in chosen.items])
+
+
+def _longest(vectors: Tensor) -> Tensor:
+    """Return the norm of the longest vector of each head. Shape: (B, H, T, K) -> (H,) float32."""
+    norms: Tensor = torch.linalg.vector_norm(vectors, dim=3, dtype=torch.float32)  # (B, H, T)
+    return norms.amax(dim=(0, 2))

@@ -1,0 +1,131 @@
+"""The crossing from compiled code: opaque operators that carry what seams see, and find out who looks when they run.
+
+As in `embedwatch.observe.seam`, an operator writes to `order` in name only: so it stays in the graph, and in its place.
+Rules of flex attention are no tensors, and cannot cross: such a call is passed by, and its site says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from embedwatch.observe.attention.calls import QueryKeyCall
+from embedwatch.observe.attention.frames import is_open, take_open
+from embedwatch.observe.attention.masks import Alignment, Masking
+from embedwatch.observe.attention.multihead import projected_call
+from embedwatch.observe.attention.registry import named_site, sites_of, sites_with
+from embedwatch.observe.attention.scored import scores_call
+from embedwatch.observe.attention.site import AttentionSite
+from embedwatch.observe.seam import ORDER
+
+__all__ = ["OPEN", "ORDER", "attend", "compiling", "detached", "watches"]
+
+OPEN = 0
+"""In place of a module: whichever attends now."""
+RULE = "its mask is a rule of flex attention, which cannot leave compiled code"
+
+_library = torch.library.Library("embedwatch", "FRAGMENT")
+_library.define(
+    "attend(Tensor query, Tensor key, Tensor? output, Tensor[] masks, Tensor? padding, Tensor? sinks, "
+    "Tensor(a!) order, int site, str name, float scale, float softcap, str causal, int window) -> ()"
+)
+_library.define("attend_scores(Tensor scores, Tensor(a!) order) -> ()")
+_library.define(
+    "attend_inputs(Tensor query, Tensor key, Tensor? weight, Tensor? mask, Tensor? padding, Tensor(a!) order, "
+    "int site) -> ()"
+)
+_library.define("attend_rule(Tensor(a!) order, int site) -> ()")
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    output: Tensor | None,
+    masks: Sequence[Tensor],
+    padding: Tensor | None,
+    sinks: Tensor | None,
+    order: Tensor,
+    site: int,
+    name: str,
+    scale: float,
+    softcap: float,
+    causal: str,
+    window: int,
+) -> None:
+    """Look at a call of attention."""
+    masking = Masking(tuple(masks), padding, cast("Alignment", causal), window)
+    for found in _sites(site, name):
+        call = QueryKeyCall(query, key, scale, output, masking, softcap, sinks, cross=found.cross)
+        found.attend(lambda call=call: call)  # type: ignore[misc]
+
+
+def _sites(site: int, name: str) -> list[AttentionSite]:
+    if name:
+        named = named_site(site, name)
+        return [] if named is None else [named]
+    if site == OPEN:
+        opened = take_open()
+        return [] if opened is None else [opened]
+    return [each for each in sites_of(site) if is_open(each)]
+
+
+def _scores(scores: Tensor, order: Tensor) -> None:
+    site = take_open()
+    if site is not None:
+        site.attend(lambda: scores_call(site, scores))
+
+
+def _inputs(
+    query: Tensor,
+    key: Tensor,
+    weight: Tensor | None,
+    mask: Tensor | None,
+    padding: Tensor | None,
+    order: Tensor,
+    site: int,
+) -> None:
+    for found in sites_of(site) if weight is None else list(sites_with(weight)):
+        found.attend(lambda found=found: projected_call(found, query, key, mask, padding))  # type: ignore[misc]
+
+
+def _rule(order: Tensor, site: int) -> None:
+    for found in sites_of(site):
+        if found.attends:
+            found.unfit = RULE
+
+
+def _nothing(*given: object) -> None:
+    """Say to a compiler that nothing is returned."""
+
+
+for _name, _function in {
+    "attend": attend,
+    "attend_scores": _scores,
+    "attend_inputs": _inputs,
+    "attend_rule": _rule,
+}.items():
+    _library.impl(_name, _function, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"embedwatch::{_name}", _nothing)
+
+
+def detached(tensor: Tensor | None) -> Tensor | None:
+    """Return a tensor without its history."""
+    return None if tensor is None else tensor.detach()
+
+
+def compiling() -> bool:
+    """Return whether this is read by the compiler, and not run.
+
+    What it has read may be run later by names, and come to a seam again, as `torch.nn.functional.softmax` does.
+    """
+    return bool(torch.compiler.is_dynamo_compiling())
+
+
+def watches() -> bool:
+    """Return whether this is code that is run, or compiled to be: neither exported nor traced by an example."""
+    if torch.compiler.is_compiling():
+        return compiling() and not torch.compiler.is_exporting()
+    return not torch._C._get_tracing_state()
