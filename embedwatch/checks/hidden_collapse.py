@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from embedwatch.core.check import LIVE, ThresholdCheck
+from embedwatch.core.history import History
+from embedwatch.core.levels import earlier_values
 from embedwatch.core.measurement import Measurement
 from embedwatch.core.snapshot import Snapshot
-from embedwatch.core.verdict import Limit
+from embedwatch.core.verdict import Evidence, Limit
 
 LEAST_ROWS = 64
 LEAST_DISTINCT = 16
 """One token, or a text of a few, repeated for ever is no collapse."""
+WARN, FAIL = 0.1, 0.04
+LEARNED = 2_000
+"""Step from which on a training has learned more than how frequent tokens are."""
 
 
 class HiddenCollapse(ThresholdCheck):
@@ -19,6 +27,10 @@ class HiddenCollapse(ThresholdCheck):
     k = 5 on. Collapse and a large constant vector added to every row are the same thing to the layers above, which
     normalise their input, and both are found. Where the mean of the rows is next to zero, drawing them to it only
     makes them shorter: that is no collapse, and only a reference shows it.
+
+    Language models first learn how frequent tokens are, for which one vector at all places is enough: at some time in
+    their first hundred steps the last layers of healthy ones come down to 0.07. Up to step 2,000 it therefore does not
+    warn where an earlier window was sound; it fails as ever.
     """
 
     name = "hidden_collapse"
@@ -26,7 +38,7 @@ class HiddenCollapse(ThresholdCheck):
     metric = "dimension_spread_ratio"
     roles = LIVE
     weighs = ("distinct_rows",)
-    limit = Limit(warn=0.1, fail=0.04, side="below")
+    limit = Limit(warn=WARN, fail=FAIL, side="below")
     exhibits = ("largest_dimensions",)
     severity = "critical"
     meaning = (
@@ -44,6 +56,17 @@ class HiddenCollapse(ThresholdCheck):
         "biases of the normalisation before that place. In serving compare the weights and their precision with the "
         "model's origin."
     )
+
+    def evaluate(self, snapshot: Snapshot, reference: Any = None, history: History | None = None) -> Evidence:
+        """Return the value beside the limit, which does not warn while a training learns how frequent tokens are."""
+        evidence = super().evaluate(snapshot, reference, history)
+        value, step = evidence.value, snapshot.provenance.step
+        if value is None or not FAIL < value <= WARN or step is None or step >= LEARNED:
+            return evidence
+        if max(earlier_values(history, snapshot, self.metric), default=0.0) <= WARN:
+            return evidence
+        normal = f"{evidence.reason.removesuffix('.')}, which is normal for a time up to step {LEARNED:,}."
+        return replace(evidence, limit=Limit(fail=FAIL, side="below"), reason=normal)
 
     def reason(self, snapshot: Snapshot, measurement: Measurement) -> str:
         """Return the share in words."""

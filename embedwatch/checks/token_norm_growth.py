@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from embedwatch.core.check import Check
-from embedwatch.core.history import History
+from embedwatch.core.history import History, Points, course_of
 from embedwatch.core.snapshot import Snapshot
 from embedwatch.core.trend import Trend
 from embedwatch.core.verdict import Evidence, Limit
@@ -26,8 +26,6 @@ FAR = 100.0
 PER = 100
 """Growth is said for so many steps."""
 
-Course = list[tuple[float, float]]
-
 
 @dataclass(frozen=True, slots=True)
 class _Growth:
@@ -40,7 +38,7 @@ class _Growth:
     span: float
 
     @classmethod
-    def of(cls, course: Course) -> _Growth:
+    def of(cls, course: Points) -> _Growth:
         """Return the straighter of both lines."""
         later = _thinned(_later_half(course))
         straight, curved = Trend.through(later), Trend.through([(step, math.log(ratio)) for step, ratio in later])
@@ -122,7 +120,7 @@ class TokenNormGrowth(Check):
         now = f"The largest token norm is {ratio:.3g} × the median"
         if ratio >= LONGEST:
             return self._evidence(snapshot, 0.0, f"{now}{_decay(snapshot)}.")
-        course = _course(snapshot, history)
+        course = [point for point in course_of(METRIC, snapshot, history) if point[1] > 0]
         if len(course) < FEWEST_WINDOWS:
             few = f"{len(course)} windows with a step are too few for a trend, needs {FEWEST_WINDOWS}."
             return self._evidence(snapshot, None, few)
@@ -154,26 +152,14 @@ class TokenNormGrowth(Check):
         return replace(self._evidence(snapshot, left, reason), limit=None)
 
 
-def _course(snapshot: Snapshot, history: History | None) -> Course:
-    """Return the steps and ratios up to this window; what a resumed run went over again counts as it was last."""
-    course: Course = []
-    for each in (*(history or ()), snapshot):
-        step, ratio = each.provenance.step, each.number(METRIC)
-        if step is not None and ratio is not None and ratio > 0:
-            while course and course[-1][0] >= step:
-                course.pop()
-            course.append((float(step), ratio))
-    return course
-
-
-def _later_half(course: Course) -> Course:
+def _later_half(course: Points) -> Points:
     """Return the windows of the later half of the steps, or the last few where these are fewer than a trend needs."""
     middle = (course[0][0] + course[-1][0]) / 2
     later = [point for point in course if point[0] >= middle]
     return later if len(later) >= FEWEST_WINDOWS else course[-FEWEST_WINDOWS:]
 
 
-def _thinned(course: Course) -> Course:
+def _thinned(course: Points) -> Points:
     """Return at most `MOST_POINTS` of the points, the last among them."""
     stride = -(-len(course) // MOST_POINTS)
     return course[::-1][::stride][::-1]

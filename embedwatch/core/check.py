@@ -21,7 +21,8 @@ LIVE = ("token", "embedding", "hidden")
 """Roles of places inside a model at work, one row a token: a few huge dimensions and rows are normal there."""
 ENCODED = ("pooled", *LIVE)
 """Roles of places that show what a model makes of its input: input that is all alike makes rows that are all alike."""
-DISTINCT = "distinct_rows"
+DISTINCT, INPUTS = "distinct_rows", "distinct_inputs"
+"""Measurements that tell a model that gives one vector for many inputs from one that is asked the same again."""
 
 
 def role_of(snapshot: Snapshot) -> str:
@@ -42,6 +43,8 @@ class Check(Plugin, ABC):
     roles: ClassVar[tuple[str, ...]] = ()
     """Roles of the places at which it holds, of `embedwatch.core.snapshot.ROLES`; empty for all."""
     limit: ClassVar[Limit | None] = None
+    floor: ClassVar[Limit | None] = None
+    """Where a value turns too small, for one that may be too large or too small."""
     exhibits: ClassVar[tuple[str, ...]] = ()
     """Names of the exhibits that show who is to blame."""
     severity: ClassVar[str] = "warning"
@@ -82,7 +85,10 @@ class ThresholdCheck(Check):
         return 1
 
     def minimum_distinct(self, snapshot: Snapshot) -> int:
-        """Return the number of distinct rows below which the value tells of the input and not of the model."""
+        """Return the number of distinct rows below which the value tells of the input and not of the model.
+
+        With so few rows it is judged all the same where at least as many inputs are known to differ.
+        """
         del snapshot
         return 0
 
@@ -114,14 +120,19 @@ class ThresholdCheck(Check):
         )
 
     def _alike(self, snapshot: Snapshot) -> str:
-        """Return a sentence where too few rows of a model differ; empty where enough do, or it is not known."""
+        """Return a sentence where too few rows of a model differ and too few inputs; empty where that is not so."""
         distinct, needed = snapshot.number(DISTINCT), self.minimum_distinct(snapshot)
         if distinct is None or distinct >= needed or role_of(snapshot) not in ENCODED:
             return ""
-        return (
-            f"Inputs are alike, or one vector stands for many: {distinct:,.0f} distinct rows of "
-            f"{snapshot.provenance.rows:,}, needs {needed:,}."
-        )
+        inputs, rows = snapshot.number(INPUTS), snapshot.provenance.rows
+        if inputs is None:
+            return (
+                f"Inputs are alike, or one vector stands for many: {distinct:,.0f} distinct rows of "
+                f"{rows:,}, needs {needed:,}."
+            )
+        if inputs >= needed:
+            return ""
+        return f"Inputs are alike: {rows:,} rows of {inputs:,.0f} different ones, needs {needed:,}."
 
 
 class RangeCheck(ThresholdCheck):
@@ -129,9 +140,6 @@ class RangeCheck(ThresholdCheck):
 
     A subclass sets `limit` for the one and `floor` for the other; the Evidence carries the one that was crossed.
     """
-
-    floor: ClassVar[Limit]
-    """Where a value turns too small."""
 
     def value(self, snapshot: Snapshot, number: float) -> float | None:
         """Return what is judged, where it is not the measurement itself."""
@@ -142,5 +150,5 @@ class RangeCheck(ThresholdCheck):
         """Return the value beside the limit that it crossed, or the upper one."""
         evidence = super().evaluate(snapshot, reference, history)
         value = None if evidence.value is None else self.value(snapshot, evidence.value)
-        too_small = value is not None and self.floor.status(value) != "ok"
+        too_small = value is not None and self.floor is not None and self.floor.status(value) != "ok"
         return replace(evidence, value=value, limit=self.floor if too_small else self.limit)

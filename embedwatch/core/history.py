@@ -9,9 +9,11 @@ from typing import Literal
 from embedwatch.core.errors import UsageError
 from embedwatch.core.snapshot import Snapshot
 
-__all__ = ["History", "Keep"]
+__all__ = ["History", "Keep", "Points", "course_of"]
 
 Keep = Literal["newest", "even"]
+Points = list[tuple[float, float]]
+"""Step and value, in the order of the steps."""
 KEEPS: tuple[Keep, ...] = ("newest", "even")
 FEWEST = {"newest": 1, "even": 2}
 """The smallest capacity; an even choice has both ends."""
@@ -78,3 +80,30 @@ class History:
                 provenance = snapshot.provenance
                 points.append((float(provenance.time if provenance.step is None else provenance.step), value))
         return points
+
+
+def course_of(name: str, snapshot: Snapshot, history: History | None, /, **labels: str) -> Points:
+    """Return the steps and numbers of one measurement up to this Snapshot.
+
+    What a resumed run went over again counts as it was last; Snapshots without a step, or without a number, are left
+    out.
+
+    Example:
+        >>> from embedwatch.core.measurement import Metric
+        >>> from embedwatch.core.snapshot import Provenance, Space
+        >>> def snap(step, number):
+        ...     found = (Metric("number", "A number.").measure(number),)
+        ...     return Snapshot(Space("m", "p"), found, Provenance(time=0, rows=1, step=step))
+        >>> course_of("number", snap(10, 3.0), History([snap(5, 1.0), snap(20, 9.0), snap(8, 2.0)]))
+        [(5.0, 1.0), (8.0, 2.0), (10.0, 3.0)]
+    """
+    course: Points = []
+    for each in (*(history or ()), snapshot):
+        step, number = each.provenance.step, each.number(name, **labels)
+        if step is None:
+            continue
+        while course and course[-1][0] >= step:
+            course.pop()
+        if number is not None:
+            course.append((float(step), number))
+    return course

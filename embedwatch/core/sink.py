@@ -29,15 +29,24 @@ class Sink(Plugin, ABC):
     """True where it takes closed windows, whose statistics still merge, rather than what was measured of them."""
 
     @classmethod
+    def require(cls, target: str) -> None:
+        """Refuse a target that is missing or superfluous.
+
+        Raises:
+            UsageError: if it is.
+        """
+        if bool(target) != bool(cls.target):
+            form = f"{cls.name}:{cls.target}" if cls.target else cls.name
+            raise UsageError(f"sink {cls.name!r} must be written {form}, got {cls.name + (target and ':' + target)!r}")
+
+    @classmethod
     def open(cls, target: str) -> Sink:
         """Make the sink that `--sink NAME:TARGET` asks for.
 
         Raises:
             UsageError: if the target is missing or superfluous.
         """
-        if bool(target) != bool(cls.target):
-            form = f"{cls.name}:{cls.target}" if cls.target else cls.name
-            raise UsageError(f"sink {cls.name!r} must be written {form}, got {cls.name + (target and ':' + target)!r}")
+        cls.require(target)
         return cls(target) if target else cls()  # type: ignore[call-arg]
 
     @abstractmethod

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import nn
 
 from embedwatch.core.boundary import Boundary
+from embedwatch.observe.anatomy import find_stacks
+from embedwatch.observe.attention.site import AttentionSite
+from embedwatch.observe.attention.watch import AttentionWatch
 from embedwatch.observe.observer import Added, Begin, End, Observer, TokensSeen
 from embedwatch.observe.outputs import POOLED
 from embedwatch.observe.places import Place, Places, find_places, find_positions, token_groups
 from embedwatch.observe.pulse import Pulse
-from embedwatch.observe.scopes import Padding, Scope, find_scopes, scopes_of
+from embedwatch.observe.scopes import Padding, Scope, find_scopes, inputs_of, part_inputs, scopes_of
 from embedwatch.observe.seam import Hook
-from embedwatch.observe.tables import TableWatch
+from embedwatch.observe.tables import TableWatch, first_row_here
 
 __all__ = ["Attachment"]
 
@@ -32,6 +35,10 @@ NEVER_CALLED = "the model never calls this module: an unused part, a fused path,
 GONE = "the module is no longer in the model"
 FAILED = "looking at it failed too often in a row, see the log"
 COMPILED = "the model was compiled before watching began (call `torch.compiler.reset()`, or watch first)"
+UNSEEN = (
+    "its attention was not seen: the module is not called, or attends in a way that nothing sees, as by a fused kernel "
+    "or, in compiled code, by flex attention"
+)
 NO_FORWARD = f"no forward pass was seen: {COMPILED}, or it is not called"
 NOTHING = f"nothing was seen, though the model ran: {COMPILED}, or it calls none of these modules"
 
@@ -56,12 +63,25 @@ class Attachment:
         boundary: where exceptions of ours end.
         rows: the most rows of one look.
         seed: of samples.
+        parts: whether tables are followed of which only a part lies here.
+        attention: the most queries of one look at attention; 0 for none.
+        attention_layers: the most layers whose attention is watched.
     """
 
     def __init__(
-        self, model: nn.Module, places: Places | None, pulse: Pulse, boundary: Boundary, *, rows: int, seed: int
+        self,
+        model: nn.Module,
+        places: Places | None,
+        pulse: Pulse,
+        boundary: Boundary,
+        *,
+        rows: int,
+        seed: int,
+        parts: bool = False,
+        attention: int = 0,
+        attention_layers: int = 8,
     ) -> None:
-        self.model = model
+        self.model, self._parts = model, parts
         self._pulse, self._boundary, self._rows, self._seed = pulse, boundary, rows, seed
         self.reattached = 0
         self._forwards = 0
@@ -72,20 +92,44 @@ class Attachment:
         """Embedding tables, that of the model's input first."""
         self.padding = _padding(model)
         modules = dict(model.named_modules())
-        self._scopes = find_scopes(modules, [place.path for place in found])
+        stacks = find_stacks(modules) if attention else ()
+        self._scopes = find_scopes(modules, [*(place.path for place in found), *stacks])
         tables = {name: module for group in groups for name, module in group.items()}
         self.observers = [self._observer(place, tables, modules) for place in found]
         whole = [
-            Observer(Place(name, "pooled", model, whole=True, optional=True), pulse, boundary, rows=rows, part=name)
+            Observer(
+                Place(name, "pooled", model, whole=True, optional=True),
+                pulse,
+                boundary,
+                rows=rows,
+                padding=self.padding,
+                inputs=part_inputs(name, self._scopes, modules),
+                part=name,
+            )
             for name in POOLED
         ]
         added = [self._observer(place, tables, modules, kind=Added) for place in find_positions(model)]
         self.unplaced = [*whole, *added]
         """Observers of what a model may have: pooled outputs by their names, and what positions add."""
+        self.attention = AttentionWatch(
+            modules,
+            pulse,
+            boundary,
+            rows=attention,
+            layers=attention_layers,
+            seed=seed,
+            taken=[place.name for place in found],
+            scopes=self._scopes,
+            tables=tables,
+            padding=self.padding,
+        )
 
     def _table(self, tables: dict[str, nn.Embedding]) -> TableWatch | None:
         name = next(iter(tables), None)
-        if name is None or hasattr(tables[name].weight, "to_local") or tables[name].weight.device.type == "meta":
+        if name is None or tables[name].weight.device.type == "meta":
+            return None
+        apart = hasattr(tables[name].weight, "to_local")
+        if apart and (not self._parts or first_row_here(tables[name].weight) is None):
             return None
         return TableWatch(f"{name}.weight" if name else "weight", tables[name], self._pulse, seed=self._seed)
 
@@ -104,6 +148,7 @@ class Attachment:
             seed=self._seed,
             scopes=scopes_of(place.path, self._scopes, modules, tables),
             padding=self.padding,
+            inputs=inputs_of(place.path, self._scopes, modules, tables),
             tokens=self._counter(tables.get(place.path)),
         )
 
@@ -126,7 +171,13 @@ class Attachment:
             self._before(name, modules[name], Scope(name, modules[name], self._pulse, self._boundary))
         for observer in [*self.observers, *self.unplaced]:
             self._hang(observer)
-        self._after("", self.model, End(self._pulse, self._boundary), always=True)
+        self.attention.attach()
+        self._after("", self.model, self._end(), always=True)
+
+    def _end(self) -> End:
+        """Return the last hook; it looks at predictions where they are as many as the first table has rows."""
+        vocabulary = len(self.table.counts) if self.table is not None else None
+        return End(self._pulse, self._boundary, vocabulary=vocabulary, padding=self.padding)
 
     def _hang(self, observer: Observer) -> None:
         place = observer.place
@@ -146,6 +197,7 @@ class Attachment:
         for fixed in self._fixed:
             fixed.handle.remove()
         self._fixed = []
+        self.attention.remove()
 
     def renew(self) -> None:
         """Follow modules that were replaced, as resizing an embedding does: hooks move to what stands there now."""
@@ -162,6 +214,7 @@ class Attachment:
                 self._before(fixed.path, now, Scope(fixed.path, now, self._pulse, self._boundary))
             self.reattached += 1
             log.info("embedwatch: %s was replaced, and is watched again", fixed.path)
+        self.reattached += self.attention.renew(modules) if self._fixed else 0
         for table in self.tables:
             _renew(table, modules)
 
@@ -182,6 +235,7 @@ class Attachment:
         looked = any(observer.fresh for observer in self.observers) or self._passes >= MANY_PASSES
         for observer in self.observers:
             observer.mark(looked=looked)
+        self.attention.mark()
         self._forwards = self._pulse.forwards
 
     @property
@@ -208,7 +262,16 @@ class Attachment:
                 found[place.name] = observer.unfit or usual
             elif observer.silent >= SILENT and not twin:
                 found[place.name] = observer.unfit or SILENT_NOW
-        return found
+        return {**found, **self._unattended(bool(seen))}
+
+    def _unattended(self, seen: bool) -> dict[str, str]:  # noqa: FBT001
+        """Return the modules whose attention was not seen, or not for a while, each with the likely cause."""
+        modules = {id(module) for module in self.model.modules()}
+        sites = list(self.attention.due())
+        seen = seen or any(site.looks for site in sites)
+        usual = UNSEEN if seen else NOTHING if self._pulse.forwards else NO_FORWARD
+        causes = ((site.name, _cause(site, usual, modules)) for site in sites)
+        return {name: cause for name, cause in causes if cause}
 
     def _due(self) -> Iterator[Observer]:
         return (observer for observer in self.observers if not observer.place.optional)
@@ -216,7 +279,18 @@ class Attachment:
     @property
     def expected(self) -> int:
         """Number of places that should be seen."""
-        return sum(1 for _ in self._due())
+        return sum(1 for _ in (*self._due(), *self.attention.due()))
+
+
+def _cause(site: AttentionSite, usual: str, modules: Collection[int]) -> str:
+    """Return why the attention of a module is not seen; empty where it is."""
+    if id(site.place.module) not in modules:
+        return GONE
+    if site.off:
+        return FAILED
+    if not site.looks:
+        return site.unfit or usual
+    return (site.unfit or SILENT_NOW) if site.silent >= SILENT else ""
 
 
 def _renew(table: TableWatch, modules: Mapping[str, nn.Module]) -> None:

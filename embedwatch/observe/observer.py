@@ -15,12 +15,13 @@ from torch._subclasses.fake_tensor import FakeTensor
 from embedwatch.core.boundary import Boundary
 from embedwatch.observe.outputs import named_tensor, vectors_of
 from embedwatch.observe.places import Place
+from embedwatch.observe.predictions import predictions
 from embedwatch.observe.pulse import Pulse
 from embedwatch.observe.sampling import Sample, sample_rows
-from embedwatch.observe.scopes import Padding
+from embedwatch.observe.scopes import Mask, Padding
 from embedwatch.observe.seam import Hook
 
-__all__ = ["Added", "Begin", "End", "Observer", "Seen", "TokensSeen"]
+__all__ = ["Added", "Begin", "End", "Observer", "Seen", "TokensSeen", "why_unfit"]
 
 MOST_CALLS = 64
 """A module that is called more often within one forward pass is seen at its first calls only."""
@@ -57,6 +58,7 @@ class Observer(Hook):
         seed: of the sample.
         scopes: names of the modules around it that are told about padding, the innermost first.
         padding: what stands for padding, where the model is told no mask.
+        inputs: names of the modules around it that are given what its rows are made of, the innermost first.
         tokens: told the tokens that an embedding looked up, and which of them are real.
         part: name of the part of the output that is seen.
     """
@@ -71,6 +73,7 @@ class Observer(Hook):
         seed: int = 0,
         scopes: Sequence[str] = (),
         padding: Padding | None = None,
+        inputs: Sequence[str] = (),
         tokens: TokensSeen | None = None,
         part: str = "",
     ) -> None:
@@ -90,10 +93,12 @@ class Observer(Hook):
         self.seconds = 0.0
         self._pulse = pulse
         self._seed, self._scopes, self._padding = seed, tuple(scopes), padding
-        self._tokens, self._part = tokens, part
+        self._inputs, self._tokens, self._part = tuple(inputs), tokens, part
         self._pending: list[Seen] = []
         self._waiting = 0
         self._looked: dict[int, int] = {}  # call to the step that was looked at
+        self._step, self._turn, self._passes, self._usual = -1, -1, 0, 1
+        self._chosen = True
         self._lock = threading.Lock()
 
     def pick(
@@ -105,8 +110,8 @@ class Observer(Hook):
         if self.place.side == "input":
             entered = kwargs["hidden_states"] if "hidden_states" in kwargs else args[0] if args else None
             return vectors_of(entered), None
-        given = args[0] if self._tokens is not None and args and isinstance(args[0], Tensor) else None
-        return vectors_of(output), given
+        first = args[0] if args else next(iter(kwargs.values()), None)
+        return vectors_of(output), first if self._tokens is not None and isinstance(first, Tensor) else None
 
     def wants(self, *, grad: bool) -> bool:
         """Return whether this forward pass is looked at."""
@@ -123,7 +128,7 @@ class Observer(Hook):
         self.seconds += time.thread_time() - began
 
     def _look(self, output: Tensor | None, tokens: Tensor | None) -> None:
-        self.unfit = _unfit(output)
+        self.unfit = why_unfit(output)
         if output is None or self.unfit:
             return
         context, step = self._pulse.context, self._pulse.step
@@ -133,13 +138,21 @@ class Observer(Hook):
         if self._tokens is not None and tokens is not None:
             self._tokens(tokens, valid)
         with self._lock:
-            if call >= MOST_CALLS or self._looked.get(call) == step or output.numel() == 0:
-                return  # this step has been looked at: in another part of an accumulated batch
+            self._chosen = self._is_its_turn(step) if call == 0 else self._chosen
+            if call >= MOST_CALLS or self._looked.get(call) == step or output.numel() == 0 or not self._chosen:
+                return  # another pass of this step is looked at: several make a batch, or a triple of texts
             self.calls = max(self.calls, call + 1)
             if self._waiting > MOST_LOOKS * self.rows * self.calls:
                 self.dropped += self.rows
                 return
-        sample = sample_rows(output.detach(), self.rows, forward=context.forward, seed=self._seed, valid=valid)
+        sample = sample_rows(
+            output.detach(),
+            self.rows,
+            forward=context.forward,
+            seed=self._seed,
+            valid=valid,
+            inputs=self._made_of(output, tokens),
+        )
         event = None
         if output.is_cuda:
             event = torch.cuda.Event()
@@ -151,6 +164,19 @@ class Observer(Hook):
             self._waiting += len(sample.rows)
             self.looks += 1
 
+    def _is_its_turn(self, step: int) -> bool:
+        """Return whether this pass may be looked at: one in a step of training, each time another of those it has.
+
+        A step may have many: parts of an accumulated batch, or queries, then texts that fit, then texts that do not.
+        """
+        if not self._pulse.training:
+            return True
+        if step != self._step:
+            self._usual, self._passes, self._step = max(self._passes, 1), 0, step
+            self._turn += 1
+        self._passes += 1
+        return self._passes > self._turn % self._usual
+
     def _valid(self, shape: torch.Size) -> Tensor | None:
         masks = self._pulse.context.masks
         for name in self._scopes:
@@ -158,6 +184,17 @@ class Observer(Hook):
             if mask is not None and mask.fits(shape):
                 return mask.valid(shape, self._padding)
         return None
+
+    def _made_of(self, output: Tensor, tokens: Tensor | None) -> Tensor | None:
+        """Return the identity of what each row was made of; `None` where it is not known. Shape: (N,) int64."""
+        shape, masks = output.shape[:-1], self._pulse.context.masks
+        found = tokens.reshape(-1).long() if tokens is not None and tokens.shape == shape else None
+        for name in () if found is not None else self._inputs:
+            mask = masks.get(name)
+            found = None if mask is None else mask.inputs(shape, self._padding)
+            if found is not None:
+                break
+        return None if found is None else found.to(output.device, non_blocking=True)
 
     @property
     def waiting(self) -> int:
@@ -185,7 +222,7 @@ class Observer(Hook):
         return pending
 
 
-def _unfit(output: Tensor | None) -> str:
+def why_unfit(output: Tensor | None) -> str:
     """Return why an output cannot be looked at; empty where it can."""
     if output is None:
         return "its output holds no vectors"
@@ -242,9 +279,25 @@ class Begin(Hook):
 
 
 class End(Begin):
-    """A hook on the watched model: a forward pass is over, also where it failed. Sees how wide its output is."""
+    """A hook on the watched model: a forward pass is over, also where it failed.
+
+    Sees how wide its output is, and what is predicted in it where that is as wide as a vocabulary.
+
+    Args:
+        pulse: of the Monitor.
+        boundary: where exceptions of ours end.
+        vocabulary: V, where tokens may be predicted.
+        padding: what stands for padding, where the model is told no mask.
+    """
 
     before = False
+
+    def __init__(
+        self, pulse: Pulse, boundary: Boundary, *, vocabulary: int | None = None, padding: Padding | None = None
+    ) -> None:
+        super().__init__(pulse, boundary)
+        self._vocabulary, self._padding = vocabulary, padding
+        self._mask: Mask | None = None
 
     def pick(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
@@ -258,10 +311,20 @@ class End(Begin):
     def wants(self, *, grad: bool) -> bool:
         """Take note, and return whether this forward pass was looked at."""
         looking = self._pulse.context.looking
+        self._mask = self._pulse.context.masks.get("") if looking else None
         if not self._pulse.recomputing():
             self._pulse.end()
         return looking
 
     def see(self, first: Tensor | None, second: Tensor | None) -> None:
-        """Take note of the width."""
-        self._pulse.width = None if first is None else first.shape[-1]
+        """Take note of the width, and in training of what is predicted."""
+        pulse, mask = self._pulse, self._mask
+        self._mask = None
+        pulse.width = None if first is None else first.shape[-1]
+        if first is None or first.shape[-1] != self._vocabulary or not pulse.grad or why_unfit(first):
+            return
+        began, shape = time.thread_time(), first.shape[:-1]
+        with torch.inference_mode(mode=False), torch.no_grad():
+            valid = mask.valid(shape, self._padding) if mask is not None and mask.fits(shape) else None
+            pulse.scalars = dict(predictions(first, forward=pulse.context.forward, valid=valid))
+        pulse.seconds += time.thread_time() - began

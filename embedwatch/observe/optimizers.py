@@ -83,6 +83,11 @@ class OptimizerWatch:
         """The optimizer, once it has stepped."""
         return None if self._chosen is None else self._chosen()
 
+    @property
+    def gone(self) -> bool:
+        """Whether there was one, and it exists no longer: nothing can step until another does."""
+        return self._chosen is not None and self._chosen() is None
+
     def settings(self, parameter: Tensor) -> Settings | None:
         """Return how the optimizer treats a parameter; `None` where it does not know it, or has not stepped."""
         optimizer = self.optimizer

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Literal
 import torch
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from embedwatch.observe.scopes import Mask
 
 __all__ = ["Context", "Pulse", "Ticker"]
@@ -18,6 +20,10 @@ __all__ = ["Context", "Pulse", "Ticker"]
 Ticker = Literal["forward", "optimizer", "manual"]
 """Who says that a step is over. The later in this list overrules the earlier."""
 _RANK: dict[Ticker, int] = {"forward": 0, "optimizer": 1, "manual": 2}
+SERVING_PASSES = 20
+"""After so many forward passes in a row without gradients a model whose optimizer is gone serves."""
+RANK_BITS = 28
+"""The number of a forward pass holds the rank above so many bits: 268 million passes on each of 2,048 ranks."""
 NOTHING = -1
 """What torch says where no backward pass runs."""
 
@@ -27,6 +33,8 @@ class Context(threading.local):
 
     def __init__(self) -> None:
         self.looking = False
+        self.attending = False
+        """Whether attention is looked at too."""
         self.inside = False
         """Whether the watched model itself runs on this thread."""
         self.leader: int | None = None
@@ -44,13 +52,18 @@ class Pulse:
     optimizer, when the next forward pass begins. Who overrules the others is settled by the first that speaks. Forward
     passes without gradients, after a step had one with gradients, are validations, and not looked at.
 
+    A validation may be of any length, so passes alone never say that a training has ended. Where its optimizer exists
+    no longer, no step can follow: then a model that goes on without gradients serves, and each pass is a step again,
+    counted on. With the next gradients, or the next step that somebody speaks of, the training goes on at its own step.
+
     Args:
         every: one step in so many is looked at; the first always.
         step: steps that were done before.
         ticked: called after each step.
+        rank: of those that train together: rows of all ranks have numbers of their own.
     """
 
-    def __init__(self, *, every: int, step: int = 0, ticked: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, *, every: int, step: int = 0, ticked: Callable[[], None] = lambda: None, rank: int = 0) -> None:
         self.every = every
         self.step = step
         self.ticker: Ticker = "forward"
@@ -62,15 +75,27 @@ class Pulse:
         """Whether the last forward pass recorded gradients, as training does."""
         self.width: int | None = None
         """Last dimension of what the model put out, where it was seen: V, where it predicts tokens."""
+        self.scalars: dict[str, Tensor] = {}
+        """What was seen of this step's outputs, by the name of a scalar; whoever records the step takes it."""
+        self.seconds = 0.0
+        """Processor time that seeing it took."""
         self.paused = False
         """Whether nothing is looked at for now, since it costs too much."""
+        self.attention_every: int | None = None
+        """Of the passes that are looked at, attention is in those so many steps apart; `None` for none."""
+        self._attended: int | None = None
         self.off = False
         """For good: after detaching, and in processes that were forked off."""
         self.first = step
         self._due = step
         self._learned: int | None = None  # the last step with a forward pass that recorded gradients
         self._ticked = ticked
-        self._numbers = itertools.count()
+        self.ended: Callable[[], bool] = lambda: False
+        """Whether no step of a training can follow, as far as is known."""
+        self._ungraded = 0  # forward passes in a row without gradients
+        self._trained: tuple[Ticker, int] | None = None  # who counted the steps of a training before it, and how many
+        self._numbers = itertools.count(rank << RANK_BITS)
+        self._number = rank << RANK_BITS  # of the first forward pass
         self._lock = threading.RLock()
 
     @property
@@ -101,6 +126,11 @@ class Pulse:
         if self.off:
             return
         context.inside, context.leader = leader is None, leader
+        self._ungraded = 0 if grad else self._ungraded + 1
+        if grad:
+            self._train_on()
+        elif self.training and self._ungraded >= SERVING_PASSES and self.ended():
+            self._serve()
         if self.ticker == "forward" and self.forwards:
             self.tick("forward")
         context.masks.clear()
@@ -111,7 +141,35 @@ class Pulse:
         if grad:
             self._learned = self.step
         context.looking = self.armed and (grad or not self._validates)
-        self.forwards = context.forward + 1
+        context.attending = context.looking and self._attention_is_due()
+        self.forwards = context.forward + 1 - self._number
+
+    def _attention_is_due(self) -> bool:
+        """Return whether attention is looked at in this step, and take note that it is."""
+        if self.attention_every is None:
+            return False
+        due = self._attended is None or not 0 < self.step - self._attended < self.attention_every
+        self._attended = self.step if due else self._attended
+        return due
+
+    @property
+    def attends(self) -> bool:
+        """Whether attention is looked at in this forward pass, on this thread."""
+        context = self.context
+        return context.looking and context.attending
+
+    def _serve(self) -> None:
+        """Count forward passes from now on: the training is over."""
+        with self._lock:
+            self._trained = self.ticker, self.step
+            self.ticker, self._learned, self._due = "forward", None, self.step
+
+    def _train_on(self) -> None:
+        """Count the steps of a training where it was, if there was one before the model served."""
+        with self._lock:
+            if self._trained is not None:
+                self.ticker, self.step = self._trained
+                self._trained, self._due = None, min(self._due, self.step)
 
     def end(self) -> None:
         """Take note that the forward pass of the model is over: what is called after it by itself stands for itself."""
@@ -132,6 +190,8 @@ class Pulse:
     def tick(self, ticker: Ticker, step: int | None = None) -> bool:
         """End a step; return whether it counts. `step` is the number of steps that are done now."""
         with self._lock:
+            if ticker != "forward" and not self.off:
+                self._train_on()
             if self.off or _RANK[ticker] < _RANK[self.ticker]:
                 return False
             counted, before, armed = ticker == self.ticker, self.step, self.armed

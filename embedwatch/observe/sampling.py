@@ -23,19 +23,29 @@ class Sample(NamedTuple):
         rows: (m, D).
         numbers: (m,) int64, each used once in the life of a Monitor.
         valid: (m,) bool, false where the row is padding; `None` where none is.
+        inputs: (m,) int64 identity of what each row was made of; `None` where it is not known.
     """
 
     rows: Tensor
     numbers: Tensor
     valid: Tensor | None
+    inputs: Tensor | None = None
 
 
-def sample_rows(output: Tensor, count: int, *, forward: int, seed: int, valid: Tensor | None = None) -> Sample:
+def sample_rows(
+    output: Tensor,
+    count: int,
+    *,
+    forward: int,
+    seed: int,
+    valid: Tensor | None = None,
+    inputs: Tensor | None = None,
+) -> Sample:
     """Copy at most `count` rows of an output, chosen by hash: no random generator, no synchronisation with the device.
 
     Where fewer than `count` rows are valid, the rest is padding and marked as such.
 
-    Shape: output (..., D), valid (...,) -> rows (m, D).
+    Shape: output (..., D), valid (...,), inputs (N,) -> rows (m, D).
 
     Example:
         >>> sample = sample_rows(torch.zeros(2, 50, 4), 8, forward=0, seed=0)
@@ -48,13 +58,14 @@ def sample_rows(output: Tensor, count: int, *, forward: int, seed: int, valid: T
     valid = None if valid is None else valid.to(output.device, non_blocking=True)  # layers may lie on several
     first = (forward << ROW_BITS) & LAST
     if total <= count:
-        return Sample(rows.clone(), places + first, None if valid is None else valid.reshape(-1))
+        made_of = None if inputs is None else inputs.clone()
+        return Sample(rows.clone(), places + first, None if valid is None else valid.reshape(-1), made_of)
     hashes = combine(places, _seed(forward, seed)) & LAST  # (N,), not negative
     if valid is not None:
         hashes = torch.where(valid.reshape(-1), hashes, LAST)
     chosen = torch.topk(hashes, count, largest=False, sorted=False).indices  # (m,)
     taken = None if valid is None else valid.reshape(-1)[chosen]
-    return Sample(rows[chosen], chosen + first, taken)
+    return Sample(rows[chosen], chosen + first, taken, None if inputs is None else inputs[chosen])
 
 
 def _seed(forward: int, seed: int) -> int:

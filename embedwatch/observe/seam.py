@@ -18,7 +18,7 @@ from torch import Tensor
 
 from embedwatch.core.boundary import Boundary
 
-__all__ = ["Hook"]
+__all__ = ["ORDER", "Hook", "leave_alone"]
 
 _keys = itertools.count()
 _hooks: weakref.WeakValueDictionary[int, Hook] = weakref.WeakValueDictionary()
@@ -44,7 +44,8 @@ def _see_nothing(first: Tensor | None, second: Tensor | None, order: Tensor, key
 _library.impl("see", _see, "CompositeExplicitAutograd")
 torch.library.register_fake("embedwatch::see", _see_nothing)
 
-_order = torch.zeros((), device="cpu")
+ORDER = torch.zeros((), device="cpu")
+"""What all operators of ours write to, so that they run in the order of the code."""
 
 
 class Hook:
@@ -99,7 +100,7 @@ class Hook:
                 return
             first, second = self.pick(module, args, kwargs, output)
             grad = torch.is_grad_enabled()
-            torch.ops.embedwatch.see(_detached(first), _detached(second), _order, self.key, grad)
+            torch.ops.embedwatch.see(_detached(first), _detached(second), ORDER, self.key, grad)
         elif not torch._C._get_tracing_state():
             try:
                 wanted = self.wants(grad=torch.is_grad_enabled())
@@ -122,7 +123,7 @@ class Hook:
         return nullcontext().__exit__
 
 
-def _leave_alone(code: CodeType) -> None:
+def leave_alone(code: CodeType) -> None:
     """Keep torch from compiling a hook where it is called from code that is not compiled itself.
 
     So are the hooks of a module that `torch.compile` was given, and of those after a graph break: each would become a
@@ -134,7 +135,7 @@ def _leave_alone(code: CodeType) -> None:
         frames.set_code_exec_strategy(code, frames._FrameExecStrategy(skip, skip))
 
 
-_leave_alone(Hook.__call__.__code__)
+leave_alone(Hook.__call__.__code__)
 
 
 def _detached(tensor: Tensor | None) -> Tensor | None:

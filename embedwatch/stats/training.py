@@ -19,6 +19,7 @@ LAST = Metric("loss_last", "Loss of the last step.")
 VALIDATION = Metric("validation_loss", "Last loss on what is held out.")
 RATE = Metric("learning_rate", "Last learning rate.")
 BATCH = Metric("batch_size", "Last number of sequences in a step.", "sequences", digits=9, headline=False)
+CHANCE = Metric("chance_loss", "Loss of a blind guess, ln V, where that is known.", headline=False)
 GRADIENT = Metric("gradient_norm_mean", "Mean norm of the gradient of the steps, before clipping.")
 STEPS = Metric("steps_total", "Training steps.", "steps", "counter", digits=9)
 NONFINITE = Metric(
@@ -31,7 +32,7 @@ INITIAL = Metric(
 )
 
 MEANS = {"loss": LOSS, "gradient_norm": GRADIENT}
-LATEST = {"loss": LAST, "validation_loss": VALIDATION, "lr": RATE, "batch_size": BATCH}
+LATEST = {"loss": LAST, "validation_loss": VALIDATION, "lr": RATE, "batch_size": BATCH, "chance_loss": CHANCE}
 """Scalar of a step to what is measured of it."""
 
 
@@ -44,7 +45,7 @@ class Training(BatchStatistic[TrainingStep]):
     pays that gives all V tokens the same probability.
 
     Shape: batches of one step.
-    State: sums and counts, four last values and the first loss; merge exact.
+    State: sums and counts, five last values and the first loss; merge exact.
     NaN, Inf, empty: counted for the loss, else left out; `None` without a value.
 
     Example:
@@ -59,7 +60,7 @@ class Training(BatchStatistic[TrainingStep]):
     name = "training"
     title = "loss and learning rate"
     consumes = "steps"
-    metrics = (LOSS, LAST, VALIDATION, RATE, BATCH, GRADIENT, STEPS, NONFINITE, INITIAL)
+    metrics = (LOSS, LAST, VALIDATION, RATE, BATCH, CHANCE, GRADIENT, STEPS, NONFINITE, INITIAL)
     counts_defects = True
 
     def __init__(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
@@ -12,9 +12,11 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 from torch.nn import functional
+from torch.optim import Optimizer
 
 from embedwatch.core import Verdict
 from embedwatch.monitor import Monitor, watch
+from embedwatch.sinks.memory import Memory
 from embedwatch_model import ModelConfig, Transformer, adamw, clip_by_global_norm, encode, read_documentation
 from embedwatch_model.text import train_tokenizer
 
@@ -22,9 +24,14 @@ VOCABULARY, DIMENSION, LENGTH, BATCH = 800, 64, 48, 8
 DOCUMENTS = 250
 WARM_UP = 10
 """Steps until the learning rate is reached."""
+HELD_OUT = 5_000
+"""Tokens at the end of the text that validate."""
+VALIDATE_EVERY = 10
 
 Act = Callable[[Transformer], None]
 LossOf = Callable[[Transformer, Tensor], Tensor]
+DataOf = Callable[[int, Tensor], Tensor]
+"""What is trained on, at a step, of the text."""
 
 
 @lru_cache(maxsize=1)
@@ -50,9 +57,18 @@ class Training:
     losses: list[float] = field(default_factory=list)
     verdicts: list[Verdict] = field(default_factory=list)
 
+    heard: Memory = field(default_factory=Memory)
+
     def note(self, step: int) -> None:
-        """Take note of what is found at a step."""
-        for verdict in self.monitor.findings:
+        """Take note of what is found at a step, and in windows that were closed early before it."""
+        for snapshot, verdicts, _ in self.heard.deliveries:
+            ill = [verdict for verdict in verdicts if verdict.status in ("warn", "fail")]
+            self._add(ill, step if snapshot.provenance.step is None else snapshot.provenance.step)
+        self.heard.deliveries.clear()
+        self._add(self.monitor.findings, step)
+
+    def _add(self, verdicts: Iterable[Verdict], step: int) -> None:
+        for verdict in verdicts:
             key = (verdict.check, verdict.space.place, verdict.status)
             if key not in self.found:
                 self.found[key] = step
@@ -68,38 +84,83 @@ class Training:
         return {check for check, _, _ in self.found}
 
 
+def drawn(stream: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """Return so many pieces of a text, each one token longer than the model reads."""
+    begins = torch.randint(len(stream) - LENGTH - 1, (count,), generator=generator).tolist()
+    return torch.stack([stream[begin : begin + LENGTH + 1] for begin in begins])
+
+
+def validated(model: Transformer, held_out: Tensor, loss_of: LossOf) -> float:
+    """Return the loss on what is held out."""
+    model.eval()
+    with torch.no_grad():
+        loss = float(loss_of(model, drawn(held_out, 16, torch.Generator().manual_seed(5))))
+    model.train()
+    return loss
+
+
 def train(
     *,
     steps: int = 120,
     rate: float = 1e-3,
+    rate_of: Callable[[int], float] | None = None,
+    batch_of: Callable[[int], int] = lambda step: BATCH,
+    data_of: DataOf = lambda step, stream: stream,
+    held_out: Tensor | None = None,
+    clip: float = 1.0,
+    window: int = 10,
+    seed: int = 0,
+    attention_every: int = 50,
     start: Act = lambda model: None,
     after_step: Act = lambda model: None,
     loss_of: LossOf = language_loss,
+    validate: LossOf = language_loss,
+    optimizer_of: Callable[[Transformer, float], Optimizer] = lambda model, rate: adamw(model, rate=rate),
     **config: Any,
 ) -> Training:
     """Train and watch; findings are noted after each window."""
     tokenizer, stream = text()
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     shape = {"vocabulary": tokenizer.get_vocab_size(), "d_model": DIMENSION, "layers": 2, "heads": 4, "length": LENGTH}
     model = Transformer(ModelConfig(**{**shape, "positions": "sinusoidal", "dropout": 0.1, **config}))
     start(model)
-    optimizer = adamw(model, rate=rate)
-    generator = torch.Generator().manual_seed(1)
-    with watch(model, every=2, window=10, sinks=[], tokenizer=tokenizer, budget=None, on_error="raise") as monitor:
-        training = Training(monitor, model)
+    optimizer = optimizer_of(model, rate)
+    generator = torch.Generator().manual_seed(1 + seed)
+    heard = Memory()
+    with watch(
+        model,
+        every=2,
+        window=window,
+        attention_every=attention_every,
+        sinks=[heard],
+        tokenizer=tokenizer,
+        budget=None,
+        on_error="raise",
+    ) as monitor:
+        training = Training(monitor, model, heard=heard)
         for step in range(1, steps + 1):
-            begins = torch.randint(len(stream) - LENGTH - 1, (BATCH,), generator=generator).tolist()
-            loss = loss_of(model, torch.stack([stream[begin : begin + LENGTH + 1] for begin in begins]))
+            size = batch_of(step)
+            loss = loss_of(model, drawn(data_of(step, stream), size, generator))
             loss.backward()
-            clip_by_global_norm(model.parameters(), 1.0)
+            norm, _ = clip_by_global_norm(model.parameters(), clip)
             for group in optimizer.param_groups:
-                group["lr"] = rate * min(1.0, step / WARM_UP)
+                group["lr"] = rate * min(1.0, step / WARM_UP) if rate_of is None else rate_of(step)
             optimizer.step()
             optimizer.zero_grad()
             after_step(model)
-            monitor.step(loss=loss, batch_size=BATCH)
+            known: dict[str, Any] = {
+                "loss": loss,
+                "batch_size": size,
+                "gradient_norm": norm,
+                "gradient_norm_limit": clip,
+            }
+            if step % VALIDATE_EVERY == 0:
+                known["validation_loss"] = validated(
+                    model, stream[-HELD_OUT:] if held_out is None else held_out, validate
+                )
+            monitor.step(**known)
             training.losses.append(float(loss.detach()))
-            if step == 1 or step % 10 == 0:
+            if step == 1 or step % window == 0:
                 monitor.flush()
                 training.note(step)
     training.note(steps)

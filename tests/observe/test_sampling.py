@@ -87,6 +87,16 @@ def test_where_too_few_are_real_the_rest_is_marked() -> None:
     assert sorted(sample.rows[sample.valid][:, 0].tolist()) == [0, 3 * 16 + 3]
 
 
+@pytest.mark.parametrize("count", [FEW, 1 << 20])
+def test_what_a_row_was_made_of_goes_with_it_as_a_copy(count: int) -> None:
+    inputs = torch.arange(8 * 16)
+    sample = sample_rows(rows(), count, forward=0, seed=0, inputs=inputs)
+    assert sample.inputs is not None
+    assert sample.inputs.tolist() == sample.rows[:, 0].long().tolist()
+    inputs.zero_()
+    assert sample.inputs.tolist() == sample.rows[:, 0].long().tolist()
+
+
 @pytest.mark.parametrize("kind", ["bert", "t5-lm", "own-encoder_decoder", "torch-encoder-positions-first"])
 def test_a_watched_model_gives_few_rows_none_twice_and_none_of_padding(kind: str) -> None:
     model = tiny.shared(kind)
@@ -94,6 +104,7 @@ def test_a_watched_model_gives_few_rows_none_twice_and_none_of_padding(kind: str
     with tiny.eyes(model, rows=FEW) as eyes, tiny.eyes(model) as all_eyes, torch.inference_mode():
         for _ in range(5):
             model(**batch)
+        assert set(eyes.seen()) == set(all_eyes.seen()) != set()
         for name in eyes.seen():
             every = all_eyes.looks(name)
             for looks, whole in zip(eyes.looks(name), every, strict=True):

@@ -282,7 +282,7 @@ class Eyes:
     def _collect(self) -> None:
         for observer in [*self.attachment.observers, *self.attachment.unplaced]:
             for look in observer.collect():
-                rows, numbers, valid = look.sample
+                rows, numbers, valid, _ = look.sample
                 real = slice(None) if valid is None else valid
                 name = observer.place.name + (f"#{look.call}" if look.call else "")
                 self._kept.setdefault(name, []).append((rows[real], numbers[real]))
