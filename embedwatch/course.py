@@ -87,6 +87,10 @@ class Course:
         """Add a batch to the open window."""
         self.window.update(batch)
 
+    def restart(self) -> None:
+        """Open another window: what is in this one is judged elsewhere, or not at all."""
+        self.window = self._fresh()
+
     def expected(self) -> Snapshot:
         """Return a Snapshot without rows: what will be measured, counters at zero."""
         return self._fresh().snapshot(self.space, role=self.role)

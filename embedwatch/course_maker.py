@@ -16,7 +16,7 @@ from embedwatch.selection import Selection
 
 __all__ = ["CourseMaker"]
 
-KINDS = {"tokens": "tokens", "training": "steps"}
+KINDS = {"attention": "attention", "tokens": "tokens", "training": "steps"}
 """Role of a place to the kind of batch that its statistics are fed; else vectors."""
 
 

@@ -19,7 +19,9 @@ from embedwatch.course import Course, Judgement, Names
 from embedwatch.course_maker import CourseMaker
 from embedwatch.diagnostics.embedding_scale import EmbeddingScale, InputParts
 from embedwatch.diagnostics.watching import Watched
+from embedwatch.joining import Joining
 from embedwatch.observe.attachment import Attachment
+from embedwatch.observe.attention.site import AttentionSeen
 from embedwatch.observe.observer import Seen
 from embedwatch.observe.places import Place
 from embedwatch.observe.tables import TableState
@@ -47,6 +49,7 @@ class Courses:
         boundary: where exceptions of ours end.
         only, skip: what to measure and ask.
         tokenizer: names tokens.
+        joining: with the other ranks of a training; `None` where there are none.
     """
 
     def __init__(
@@ -58,8 +61,10 @@ class Courses:
         only: Sequence[str],
         skip: Sequence[str],
         tokenizer: Any = None,
+        joining: Joining | None = None,
     ) -> None:
         self._model, self._attachment, self._boundary = model, attachment, boundary
+        self._joining = joining
         self._sinks: list[tuple[Sink, bool]] = []
         self._maker = CourseMaker(only=only, skip=skip)
         self._judge = self._maker.judge(boundary)
@@ -95,6 +100,8 @@ class Courses:
         for observer in self._attachment.observers:
             if not observer.place.optional:
                 yield observer.place.name, observer.place.role
+        for site in self._attachment.attention.due():
+            yield site.name, site.place.role
         for table in self._attachment.tables:
             yield self._examined(table.name), "table"
             yield table.name, "tokens"
@@ -105,12 +112,13 @@ class Courses:
         first = self._attachment.tables[0].name == name
         return TABLE if first else f"{TABLE}.{name.removesuffix('.weight')}"
 
-    def _course(self, place: str, role: str) -> Course:
-        if place not in self._courses:
+    def _course(self, place: str, role: str, segment: str = "all") -> Course:
+        name = place if segment == "all" else f"{place}/{segment}"
+        if name not in self._courses:
             names = self._names if role in ("tokens", "table") else None
-            space = Space(self._model, place)
-            self._courses[place] = self._maker.make(space, role, self._boundary, judge=self._judge, names=names)
-        return self._courses[place]
+            space = Space(self._model, place, segment)
+            self._courses[name] = self._maker.make(space, role, self._boundary, judge=self._judge, names=names)
+        return self._courses[name]
 
     @property
     def dimension(self) -> int:
@@ -150,8 +158,9 @@ class Courses:
         for look in seen:
             if look.event is not None:
                 look.event.synchronize()
-            rows, numbers, valid = look.sample
-            batch = VectorBatch(rows.cpu(), numbers.cpu(), source=place.name)
+            rows, numbers, valid, inputs = look.sample
+            inputs = None if inputs is None else inputs.cpu()
+            batch = VectorBatch(rows.cpu(), numbers.cpu(), source=place.name, inputs=inputs)
             calls.setdefault(look.call, []).append(batch if valid is None else batch.take(valid.cpu()))
         for call, batches in calls.items():
             name = place.name if call == 0 else f"{place.name}#{call}"
@@ -161,6 +170,16 @@ class Courses:
                     self._sums[place.role] = joined.rows
                 if place.role in ROLES:
                     self._course(name, place.role).update(joined)
+
+    def take_attention(self, place: Place, seen: Sequence[AttentionSeen]) -> None:
+        """Add sampled rows of attention; each call of its module, and each segment, is a Space of its own."""
+        for look in seen:
+            if look.event is not None:
+                look.event.synchronize()
+            batch = look.rows.finished()
+            if len(batch):
+                name = place.name if look.call == 0 else f"{place.name}#{look.call}"
+                self._course(name, place.role, batch.segment).update(batch)
 
     def _alarm(self, name: str, *, sound: bool) -> None:
         """Do not let what is not finite wait, the first time; it may come again after a sound window."""
@@ -173,12 +192,20 @@ class Courses:
         for step, scalars in steps:
             numbers = dict(self._numbers(scalars))
             self._alarm(TRAINING, sound=math.isfinite(numbers.get("loss", 0.0)))
+            if self._joining is not None:
+                self._joining.steps.add(step, numbers)
+                continue
             with self._boundary.guard("step", "record", recovers=True):
                 self._courses[TRAINING].update(TrainingStep(step, numbers))
 
     def examine(self, name: str, batch: VectorBatch, rows: int, provenance: Mapping[str, Any]) -> None:
         """Judge an embedding table, which has so many rows, of which these were taken."""
         course = self._courses[self._examined(name)]
+        if self._joining is not None and any(table.name == name and table.sharded for table in self._attachment.tables):
+            course.update(batch)  # the next window that closes on all ranks has the rest of the table
+            return
+        if self._joining is not None and not self._joining.ranks.first:
+            return  # a copy of what the first rank examines
         course.update(batch)
         notes = [] if len(batch) == rows else [f"{len(batch):,} of {rows:,} rows were examined, chosen by hash."]
         self._deliver(course.close(**provenance, fingerprint=self._fingerprint, notes=notes))
@@ -189,21 +216,43 @@ class Courses:
         steps: Steps,
         totals: Watched,
         provenance: Mapping[str, Any],
+        *,
+        together: bool = False,
     ) -> None:
-        """Close, measure, judge and deliver every open window."""
+        """Close, measure, judge and deliver every open window; `together` with those of the other ranks, at the first.
+
+        Whether windows close together must be the same on all ranks, and so must the step.
+        """
         self._windows += 1
         self.take_steps(steps)
+        if self._joining is not None:
+            states, provenance = self._joined(self._joining, states, provenance, together=together)
+            if together and not self._joining.ranks.first:
+                return
         more: dict[str, Sequence[Measurement]] = {}
         for place, state in enumerate(states):
             with self._boundary.guard("window", state.name, recovers=True):
                 self._courses[state.name].update(state.batch())
                 more[state.name] = self._embedding(state, first=place == 0)
         for name, course in list(self._courses.items()):
-            if course.role not in ("table", "watching"):
+            if course.role != "watching":
                 with self._boundary.guard("window", name, recovers=True):
                     self._close(name, course, {**provenance, "more": more.get(name, ())})
         self.urgent = False
         self._deliver(self._own.judge(totals, {**provenance, "fingerprint": self._fingerprint}))
+
+    def _joined(
+        self, joining: Joining, states: Sequence[TableState], provenance: Mapping[str, Any], *, together: bool
+    ) -> tuple[Sequence[TableState], Mapping[str, Any]]:
+        """Put together what all ranks have; return the tables, and the provenance with the number of ranks."""
+        if together:
+            states = joining.join(self._courses, self._course, states, provenance["step"])
+            ranks = {"ranks_expected": joining.ranks.size, "ranks_seen": joining.seen}
+            provenance = {**provenance, "coverage": {**provenance["coverage"], **ranks}}
+        for step, scalars in joining.take_steps():
+            with self._boundary.guard("step", "record", recovers=True):
+                self._courses[TRAINING].update(TrainingStep(step, scalars))
+        return states, provenance
 
     def _numbers(self, scalars: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
         """Yield the scalars of a step as numbers; what is none is counted and left out."""
@@ -276,6 +325,6 @@ def _token_names(tokenizer: Any) -> Names | None:
 
 
 def _joined(batches: Sequence[VectorBatch]) -> list[VectorBatch]:
-    """Join batches of one width; those of another stay apart, for the window to refuse."""
-    widths = {batch.dimension for batch in batches}
-    return [VectorBatch.concat(batches)] if len(widths) == 1 else list(batches)
+    """Join batches of one sort; those of another width stay apart, for the window to refuse."""
+    sorts = {(batch.dimension, batch.inputs is None) for batch in batches}
+    return [VectorBatch.concat(batches)] if len(sorts) == 1 else list(batches)

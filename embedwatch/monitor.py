@@ -5,26 +5,31 @@ from __future__ import annotations
 import atexit
 import inspect
 import logging
-import operator
 import os
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from types import TracebackType
-from typing import Any, get_args
+from typing import Any
 
 from torch import Tensor, nn
 
 from embedwatch.core.boundary import Boundary, OnError
 from embedwatch.core.errors import UsageError, did_you_mean
 from embedwatch.core.exhibit import Exhibit
+from embedwatch.core.registry import get
 from embedwatch.core.sink import Sink
 from embedwatch.core.snapshot import Snapshot
 from embedwatch.core.verdict import Status, Verdict, worst
+from embedwatch.course_maker import CourseMaker
 from embedwatch.courses import Courses
 from embedwatch.evaluator import CAPACITY
+from embedwatch.integrations.distributed import find_ranks
+from embedwatch.joining import Joining
+from embedwatch.monitor_options import check_options, listed, steps_done
 from embedwatch.observe.attachment import Attachment
+from embedwatch.observe.attention.watch import ROLE
 from embedwatch.observe.modes import outside_modes
 from embedwatch.observe.places import Place, Places, unwrapped
 from embedwatch.observe.pulse import Pulse
@@ -80,6 +85,9 @@ class Monitor:
         places: names and globs of modules (`layers.*`), or a predicate over (name, module); found by itself otherwise.
         every: one step in so many is looked at. This and `window` grow while watching costs more than `budget`.
         rows: the most rows of a place that are looked at in a step.
+        attention: the most queries of each attention that are looked at; 0 for none.
+        attention_every: of the steps that are looked at, attention is in those so many steps apart. It grows likewise.
+        attention_layers: the most layers whose attention is watched, evenly spread from the first to the last.
         window: steps after which a window is closed, measured and judged.
         only, skip: names of statistics, measurements or checks to keep, to leave out.
         sinks: where windows go: Sinks, or texts as in `--sink`: "jsonl:run.jsonl", "prometheus:9477". Those given as
@@ -89,6 +97,9 @@ class Monitor:
         seed: of samples.
         step: number of steps done before, when a training goes on.
         on_error: what happens to exceptions of ours.
+        together: whether all ranks train this model together, each on rows of its own: then what they see is put
+            together at the first, which alone has sinks. By default where DistributedDataParallel or `fully_shard`
+            spread it over all ranks. Each rank must watch, and close windows at the same steps.
 
     Raises:
         UsageError: if an option does not fit the model.
@@ -102,6 +113,9 @@ class Monitor:
         places: Places | None = None,
         every: int = 10,
         rows: int = 256,
+        attention: int = 16,
+        attention_every: int = 50,
+        attention_layers: int = 8,
         window: int = 100,
         only: Sequence[str] = (),
         skip: Sequence[str] = (),
@@ -111,29 +125,61 @@ class Monitor:
         seed: int = 0,
         step: int = 0,
         on_error: OnError = "count",
+        together: bool | None = None,
     ) -> None:
         if not isinstance(model, nn.Module):
             raise UsageError(f"`model` must be a torch module, got {type(model).__name__}; pass the model itself")
-        check_options(every=every, rows=rows, window=window, budget=budget, seed=seed, step=step, on_error=on_error)
+        check_options(
+            every=every,
+            rows=rows,
+            window=window,
+            budget=budget,
+            seed=seed,
+            step=step,
+            on_error=on_error,
+            attention=attention,
+            attention_every=attention_every,
+            attention_layers=attention_layers,
+        )
         self.model = unwrapped(model)
         self.name = name or _free(_name(self.model), self.model)
         self.boundary = Boundary(on_error=on_error)
-        self.pulse = Pulse(every=every, step=step, ticked=self._ticked)
+        ranks = find_ranks(model, together=together)
+        self.pulse = Pulse(every=every, step=step, ticked=self._ticked, rank=0 if ranks is None else ranks.rank)
+        measured = CourseMaker(only=listed("only", only), skip=listed("skip", skip)).classes(ROLE)
+        attention = attention if measured else 0
+        self.pulse.attention_every = attention_every if attention else None
+        joining = None if ranks is None else Joining(ranks, self.boundary)
         with outside_modes():
-            self._attachment = Attachment(self.model, places, self.pulse, self.boundary, rows=rows, seed=seed)
+            self._attachment = Attachment(
+                self.model,
+                places,
+                self.pulse,
+                self.boundary,
+                rows=rows,
+                seed=seed,
+                parts=ranks is not None,
+                attention=attention,
+                attention_layers=attention_layers,
+            )
             self._courses = Courses(
                 self.name,
                 self._attachment,
                 self.boundary,
-                only=_listed("only", only),
-                skip=_listed("skip", skip),
+                only=listed("only", only),
+                skip=listed("skip", skip),
                 tokenizer=tokenizer,
+                joining=joining,
             )
+        opened = _known_sinks(sinks)
         earlier = _watching(self.model)
-        if earlier is not None:  # now that nothing but the sinks can be wrong: they may want what it holds, as a port
+        if earlier is not None:  # now that nothing but targets can be wrong: sinks may want what it holds, as a port
             earlier.detach()
-        self._courses.open(_listed("sinks", sinks))
-        self._rounds = Rounds(self._attachment, self._courses, self.pulse, self.boundary, window=window, budget=budget)
+        self._courses.open(opened if ranks is None or ranks.first else ())
+        together = ranks is not None
+        self._rounds = Rounds(
+            self._attachment, self._courses, self.pulse, self.boundary, window=window, budget=budget, together=together
+        )
         self.detached = False
         self._attachment.attach()
         _monitors[self.model] = weakref.ref(self)
@@ -142,17 +188,47 @@ class Monitor:
         self.examine()
         log.info("embedwatch: watching %s, at most %.0f MB", self.name, self.memory() / 1e6)
 
-    def step(self, step: int | None = None, **scalars: Scalar) -> None:
+    def step(self, step: int | None = None, **scalars: Scalar | None) -> None:
         """Say that a training step is over.
 
         Args:
             step: number of steps that are done now; counted otherwise.
             scalars: what is known of it, such as `loss`, `lr`, `batch_size`, `validation_loss`; a tensor is read
-                later, so that nothing waits for the device.
+                later, so that nothing waits for the device; `None` is not known.
         """
         if step is not None:
-            step = _steps_done(step)
-        self._rounds.tick("manual", step, {name: _kept(value) for name, value in scalars.items()})
+            step = steps_done(step)
+        known = {name: _kept(value) for name, value in scalars.items() if value is not None}
+        self._rounds.tick("manual", step, known)
+
+    def attention(
+        self,
+        query: Tensor,
+        key: Tensor,
+        *,
+        site: str,
+        mask: Tensor | None = None,
+        is_causal: bool = False,
+        scale: float | None = None,
+        output: Tensor | None = None,
+    ) -> None:
+        """Show attention that nothing sees by itself, from the model's own code; it may be compiled.
+
+        Arguments are those of `scaled_dot_product_attention`. Where nothing is looked at now it does nothing. What
+        does not fit is counted among `errors`, and stops nothing.
+
+        Args:
+            query: (B, H, T, K).
+            key: (B, G, S, K), each for H / G heads.
+            site: name of the place.
+            mask: broadcasts to (B, H, T, S); bool, true where a query attends, or added to the scores.
+            is_causal: whether a query sees no key after it, counted from the first.
+            scale: of the scores; 1 / √K by default.
+            output: (B, H, T, V) what heads put out.
+        """
+        self._attachment.attention.attend(
+            query, key, site=site, output=output, mask=mask, is_causal=is_causal, scale=scale
+        )
 
     def flush(self, *, wait: bool = True) -> None:
         """Close the open windows now, and by default wait until they are judged and delivered."""
@@ -205,7 +281,8 @@ class Monitor:
     @property
     def places(self) -> tuple[Place, ...]:
         """Where the model is watched."""
-        return tuple(observer.place for observer in self._attachment.observers)
+        attention = (site.place for site in self._attachment.attention.sites)
+        return (*(observer.place for observer in self._attachment.observers), *attention)
 
     @property
     def snapshots(self) -> dict[str, Snapshot]:
@@ -260,7 +337,8 @@ class Monitor:
     def memory(self) -> int:
         """Return the most bytes that watching holds: statistics of all places, rows that wait, what is remembered."""
         rows = sum(observer.most_bytes(self._courses.dimension) for observer in self._rounds.observers)
-        return self._courses.memory() + rows + CAPACITY + sum(table.memory() for table in self._attachment.tables)
+        tables = sum(table.memory() for table in self._attachment.tables)
+        return self._courses.memory() + rows + CAPACITY + tables + self._attachment.attention.memory()
 
     def __repr__(self) -> str:
         blind = len(self.blind()) if self.pulse.forwards else self._attachment.expected
@@ -285,57 +363,13 @@ def _watching(model: nn.Module) -> Monitor | None:
     return None if reference is None else reference()
 
 
-def _listed(name: str, given: Any) -> list[Any]:
-    """Return what is given as a list; one text counts as one."""
-    if isinstance(given, (str, Sink)):
-        return [given]
-    kinds = (str, Sink) if name == "sinks" else (str,)
-    found = list(given) if isinstance(given, Iterable) else [given]
-    if not all(isinstance(each, kinds) for each in found):
-        raise UsageError(f"`{name}` must be a list of names, got {given!r}; `embedwatch list` shows all")
-    return found
-
-
-def check_options(
-    *,
-    every: object,
-    rows: object,
-    window: object,
-    budget: object,
-    seed: object,
-    step: object,
-    on_error: object,
-) -> None:
-    """Refuse what fits no model.
-
-    Raises:
-        UsageError: if one is not what it must be.
-    """
-    for name, value in (("every", every), ("rows", rows), ("window", window)):
-        if not _is_whole(value, 1):
-            raise UsageError(f"`{name}` must be a whole number of at least 1, got {value!r}; 10, 256 and 100 are usual")
-    for name, value in (("seed", seed), ("step", step)):
-        if not _is_whole(value, 0):
-            raise UsageError(f"`{name}` must be a whole number of at least 0, got {value!r}; 0 is usual")
-    if on_error not in get_args(OnError):
-        raise UsageError(f"`on_error` must be one of {', '.join(get_args(OnError))}, got {on_error!r}; count is usual")
-    is_share = isinstance(budget, (int, float)) and not isinstance(budget, bool) and 0 < budget <= 1
-    if budget is not None and not is_share:
-        raise UsageError(f"`budget` must be above 0 and at most 1, got {budget!r}; 0.01 is one percent")
-
-
-def _is_whole(value: object, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
-def _steps_done(step: Any) -> int:
-    try:
-        done = operator.index(step)
-    except TypeError:
-        done = -1
-    if done < 0:
-        raise UsageError(f"`step` must be a whole number of at least 0, got {step!r}; give the number of steps done")
-    return done
+def _known_sinks(given: Any) -> list[Sink | str]:
+    """Return the sinks as a list, refused where there is none of a name; nothing is opened yet."""
+    sinks = listed("sinks", given)
+    for sink in sinks:
+        if isinstance(sink, str):
+            get(Sink, sink.partition(":")[0])
+    return sinks
 
 
 def _free(name: str, model: nn.Module) -> str:

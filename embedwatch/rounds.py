@@ -17,7 +17,10 @@ from embedwatch.courses import Courses
 from embedwatch.diagnostics.watching import Watched
 from embedwatch.evaluator import Evaluator
 from embedwatch.observe.attachment import Attachment
+from embedwatch.observe.attention.site import AttentionSite
 from embedwatch.observe.budget import Budget
+from embedwatch.observe.gradient_parts import squares_of_parts
+from embedwatch.observe.gradients import gradient_norms
 from embedwatch.observe.modes import outside_modes
 from embedwatch.observe.observer import Observer
 from embedwatch.observe.optimizers import OptimizerWatch
@@ -51,6 +54,7 @@ class Rounds:
         boundary: where exceptions of ours end.
         window: steps after which a window is closed.
         budget: the share of the model's time that watching may take.
+        together: whether windows close at the same steps as those of other ranks, and together with them.
     """
 
     def __init__(
@@ -62,12 +66,15 @@ class Rounds:
         *,
         window: int,
         budget: float | None,
+        together: bool = False,
     ) -> None:
+        self.together = together
         self.attachment, self.courses, self.pulse, self.boundary = attachment, courses, pulse, boundary
         self.windows = 0
         """Windows that were closed."""
         self.budget = Budget(budget)
         self._every, self._window = pulse.every, window
+        self._attention_every = pulse.attention_every
         self._lock = threading.RLock()
         self._steps: list[tuple[int, dict[str, Scalar]]] = []
         self._given: dict[str, Scalar] = {}
@@ -77,14 +84,30 @@ class Rounds:
         self._began = time.perf_counter()
         self._closed_step, self._closed_at = pulse.step, time.monotonic()
         self._collected_at = time.monotonic()
-        self._optimized = False
+        self._optimized = self._moved = False
+        self._spoken = self._stepped = 0  # steps that somebody spoke of, and those of them with one of the optimizer
+        self._trained = False  # whether the last step was one of a training
+        self._zero: dict[str, float] = {"ours": 0.0, "busy": 0.0}
         self.optimizers = OptimizerWatch(attachment.model, self._optimizer_stepped)
+        pulse.ended = lambda: self.optimizers.gone
         self.evaluator = Evaluator(boundary, idle=_weakly(self._idle))
         weakref.finalize(self, self.evaluator.stop).atexit = False
 
     def _optimizer_stepped(self) -> None:
-        self._optimized = True
+        self._optimized = self._moved = True
+        if self.pulse.armed:
+            with outside_modes(), self.boundary.guard("monitor", "gradients", recovers=True):
+                self._measure_gradients()
         self.tick("optimizer")
+
+    def _measure_gradients(self) -> None:
+        """Take the norms of gradients as they were when the optimizer took them."""
+        began = time.thread_time()
+        optimizer, table = self.optimizers.optimizer, self.attachment.table
+        held = [each for group in (optimizer.param_groups if optimizer else ()) for each in group["params"]]
+        weight = None if table is None else table.module.weight
+        self.pulse.scalars |= gradient_norms(held, weight) or (squares_of_parts(held, weight) if self.together else {})
+        self._seconds += time.thread_time() - began
 
     def tick(self, ticker: Ticker, step: int | None = None, scalars: dict[str, Scalar] | None = None) -> None:
         """End a step, if nobody overrules who says so."""
@@ -100,18 +123,22 @@ class Rounds:
         with self._lock:
             if self.pulse.training:
                 self._record_step()
-            due = self._is_due()
+            due = self._changed() or self._is_due()
             if self._looked or due or self.pulse.paused:  # most steps are neither: nothing was seen
                 self._handle(due=due)
             self._looked = self.pulse.armed
 
     def _record_step(self) -> None:
         scalars, self._given = self._given, {}
+        seen, self.pulse.scalars = self.pulse.scalars, {}
+        scalars = {**seen, **scalars}  # who says it himself knows it better
+        if self._is_skipped():
+            scalars.setdefault("skipped", 1.0)
         rate = self.optimizers.rate
         if rate is not None:
             scalars.setdefault("lr", rate)
         chance = self.courses.chance
-        if self.pulse.step - self.pulse.first <= 1 and chance is not None and self._predicts_tokens():
+        if chance is not None and self._predicts_tokens():
             scalars.setdefault("chance_loss", chance)
         if self._steps and self._steps[-1][0] == self.pulse.step:
             self._steps[-1][1].update(scalars)  # who overrules the others has spoken of the same step
@@ -121,16 +148,35 @@ class Rounds:
             self.evaluator.put(partial(self.courses.take_steps, self._steps[:-1]))
             self._steps = self._steps[-1:]
 
+    def _is_skipped(self) -> bool:
+        """Return whether a step ended without one of the optimizer, as where a scaler of gradients met infinity.
+
+        Who speaks of each part of an accumulated batch as a step has none in most of them: there nothing is skipped.
+        """
+        moved, self._moved = self._moved, False
+        if self.pulse.ticker != "manual" or self.optimizers.optimizer is None:
+            return False
+        self._spoken, self._stepped = self._spoken + 1, self._stepped + moved
+        return not moved and 2 * self._stepped > self._spoken
+
     def _predicts_tokens(self) -> bool:
         """Return whether the model puts out one number for each token: then a blind guess loses ln V."""
         table = self.attachment.table
         return table is not None and self.pulse.width == len(table.counts)
 
+    def _changed(self) -> bool:
+        """Return whether a training has ended and the model serves: what it learned with is judged by itself."""
+        before, self._trained = self._trained, self.pulse.training
+        if before != self._trained:  # the model's time is not counted as before: begin anew
+            self._zero = self._totals_spent()
+        return before and not self._trained
+
     def _is_due(self) -> bool:
+        self._closed_step = min(self._closed_step, self.pulse.step)  # steps may be counted anew
         steps = self.pulse.step - self._closed_step
         if not self.windows:
             return steps > self._first_window()
-        if self.courses.urgent and steps > 0:
+        if self.courses.urgent and steps > 0 and not self.together:  # ranks would not agree about it
             return True
         seconds = time.monotonic() - self._closed_at
         enough = self.pulse.training or seconds >= SERVING_SECONDS * self.budget.window_stretch
@@ -176,6 +222,11 @@ class Rounds:
         """All of them."""
         return [*self.attachment.observers, *self.attachment.unplaced]
 
+    @property
+    def watching(self) -> list[Observer | AttentionSite]:
+        """All that sees anything."""
+        return [*self.observers, *self.attachment.attention.sites]
+
     def _collect(self, looks: int) -> None:
         """Hand rows to the evaluator, of each place where those of so many looks wait; 0: where any do."""
         if not looks:
@@ -186,12 +237,20 @@ class Rounds:
                 size = sum(look.sample.rows.nbytes for look in seen)
                 if not self.evaluator.put(partial(self.courses.take, observer.place, seen), size=size):
                     observer.dropped += sum(len(look.sample.rows) for look in seen)
+        for site in self.attachment.attention.sites:
+            if site.waiting:
+                looks_at = site.collect()
+                size = sum(look.rows.nbytes for look in looks_at)
+                if not self.evaluator.put(partial(self.courses.take_attention, site.place, looks_at), size=size):
+                    site.dropped += sum(len(look.rows.batch) for look in looks_at)
 
     @property
     def has_news(self) -> bool:
         """Whether anything has happened since windows were closed."""
         moved = self.pulse.step != self._closed_step or not self.windows or bool(self._steps)
-        return moved or any(observer.waiting for observer in self.observers)
+        if self.together and self.pulse.training:  # ranks must not disagree about it
+            return moved or (self._full and any(table.sharded for table in self.attachment.tables))
+        return moved or any(each.waiting for each in self.watching)
 
     def close_windows(self) -> None:
         """Close the open windows, and let the evaluator measure, judge and deliver them."""
@@ -203,7 +262,10 @@ class Rounds:
             states = [table.state(full=self._full, decay=self._decay(table.module.weight)) for table in tables]
             steps, self._steps = self._steps, []
             totals = self._totals()
-            close = partial(self.courses.close_windows, states, steps, totals, self._provenance(totals))
+            together = self.together and self.pulse.training  # who serves is told nothing by the others
+            close = partial(
+                self.courses.close_windows, states, steps, totals, self._provenance(totals), together=together
+            )
             self.evaluator.put(close, extra=not self.windows)  # the first window is part of the start
             self._closed_step, self._closed_at = self.pulse.step, time.monotonic()
             self.windows += 1
@@ -234,16 +296,21 @@ class Rounds:
             overhead=self.budget.overhead,
             every=self.pulse.every,
             seconds=self.seconds,
-            dropped=sum(observer.dropped for observer in self.observers),
+            dropped=sum(each.dropped for each in self.watching),
             reattached=self.attachment.reattached,
         )
 
     @property
     def seconds(self) -> float:
         """Processor time of all that was done so far, on all threads."""
-        return self._seconds + sum(observer.seconds for observer in self.observers) + self.evaluator.seconds
+        seeing = sum(each.seconds for each in self.watching) + self.pulse.seconds
+        return self._seconds + seeing + self.evaluator.seconds
 
     def _spent(self) -> dict[str, float]:
+        """Return `_totals_spent` since a training or serving began."""
+        return {name: total - self._zero[name] for name, total in self._totals_spent().items()}
+
+    def _totals_spent(self) -> dict[str, float]:
         """Return our seconds, without what the start and examinations took, and those that the model was busy."""
         busy = time.perf_counter() - self._began if self.pulse.training else self.pulse.busy
         return {"ours": self.seconds - self.evaluator.extra_seconds, "busy": busy}
@@ -254,6 +321,8 @@ class Rounds:
             return
         self.budget.window_over(**self._spent())
         self.pulse.every = self._every * self.budget.stretch
+        if self._attention_every is not None:
+            self.pulse.attention_every = self._attention_every * self.budget.stretch
 
     def _idle(self) -> None:
         """Close a window that nobody will: in serving, when requests have stopped, or never came."""

@@ -184,6 +184,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "embedwatch.integrations",
         "embedwatch.interventions",
         "embedwatch.monitor",
+        "embedwatch.monitor_options",
         "embedwatch.recording",
         "embedwatch.observe",
         "embedwatch.recording",
@@ -296,6 +297,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "click": ("embedwatch.cli",),
     "faiss": ("embedwatch.ann",),
     "huggingface_hub": ("embedwatch.loading", "embedwatch.integrations"),
+    **dict.fromkeys(("lightning", "pytorch_lightning"), ("embedwatch.integrations.lightning",)),
     "prometheus_client": ("embedwatch.sinks._encoding", "embedwatch.daemon"),
     "pyarrow": ("embedwatch.sources",),
     "rich": ("embedwatch.cli", "embedwatch.sinks.console"),
@@ -308,7 +310,10 @@ NEVER_AT_START = ("sklearn", "scipy", "transformers", "sentence_transformers")
 """Seconds of import time that only those pay who use them."""
 
 
-ADAPTERS = {"embedwatch.integrations.transformers": "transformers"}
+ADAPTERS = {
+    "embedwatch.integrations.lightning": "lightning",
+    "embedwatch.integrations.transformers": "transformers",
+}
 """Modules that exist for one slow client, whose classes they derive from: people import them, nothing of ours does."""
 
 

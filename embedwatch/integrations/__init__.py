@@ -1,1 +1,1 @@
-"""Integrations: embedwatch in the trainers of others. Each module serves one of them and is imported by its name."""
+"""Integrations: embedwatch in the trainers of others, each module for one, imported by its name; and among ranks."""

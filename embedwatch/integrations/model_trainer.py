@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +17,9 @@ __all__ = ["TrainerWatch"]
 class TrainerWatch:
     """A callback of `embedwatch_model.Trainer`: watches the model from the first step to the end.
 
-    Loss, learning rate, norm of the gradient and number of sequences of each step are handed on, and with a step that
-    is validated the loss of that. At each checkpoint the embedding table is examined in full. A training that goes on
-    counts its steps on. The tokenizer of the run names tokens.
+    Loss, learning rate, norm of the gradient and its limit, number of sequences and whether it was skipped are handed
+    on of each step, and of one that is validated the loss of that. At each checkpoint the embedding table is examined
+    in full. A training that goes on counts its steps on. The tokenizer of the run names tokens.
 
     A training that ends by an exception tells its callbacks nothing: call `detach`, or use this in a `with` block.
 
@@ -64,7 +65,13 @@ class TrainerWatch:
     def on_step(self, trainer: Any, record: Any) -> None:
         """Hand on what is known of a step; one that is validated waits for that."""
         with self._watch.guard("on_step"):
-            scalars = {"loss": record.loss, "lr": record.rate, "gradient_norm": record.norm}
+            scalars = {
+                "loss": record.loss,
+                "lr": record.rate,
+                "gradient_norm": record.norm,
+                "gradient_norm_limit": trainer.settings.clip,
+                "skipped": float(not math.isfinite(record.norm)),
+            }
             size = getattr(trainer.data, "size", None)
             if size is not None:
                 scalars["batch_size"] = size * trainer.settings.accumulate

@@ -14,7 +14,8 @@ from embedwatch.core.errors import UsageError, did_you_mean
 from embedwatch.core.registry import get
 from embedwatch.core.sink import Sink
 from embedwatch.interventions import check_max_norm, shrink_rows, token_table
-from embedwatch.monitor import Monitor, check_options, watch
+from embedwatch.monitor import Monitor, watch
+from embedwatch.monitor_options import check_options
 from embedwatch.rounds import Scalar
 from embedwatch.selection import Selection
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transformers import TrainerCallback
 
-from embedwatch.core.snapshot import Provenance, Snapshot
 from embedwatch.integrations.training_watch import TrainingWatch
+from embedwatch.integrations.window_logs import WindowLogs
 from embedwatch.recording import RECORDING_FILE
 
 if TYPE_CHECKING:
@@ -20,10 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["EmbedwatchCallback"]
 
-HEADLINES = ("norm_mean", "effective_rank_ratio", "watch_overhead_ratio")
-"""What is logged of each place that has it."""
-OF_TABLES = ("table", "tokens")
-"""Roles of places of which every headline is logged."""
 VALIDATION = re.compile(r"eval_(\w+_)?loss")
 ENDED = "train_runtime"
 """What the Trainer logs at its end, before it may put the best weights in place of the last."""
@@ -32,10 +27,11 @@ ENDED = "train_runtime"
 class EmbedwatchCallback(TrainerCallback):  # type: ignore[misc]
     """Watches the model of a `transformers.Trainer` from the first step to the end.
 
-    Steps, learning rate and number of sequences are handed on at each step, and nothing waits for the device: the loss
-    and the norm of the gradient come when the Trainer logs them (the loss then is the mean since the log before), that
-    of a validation after it. At each checkpoint the embedding table is examined in full. A training that is resumed
-    counts its steps on. The `processing_class` names tokens.
+    Steps, learning rate, number of sequences, the norm to which gradients are clipped and whether a step was skipped
+    are handed on at each step, and nothing waits for the device: the loss and the norm of the gradient come when the
+    Trainer logs them (the loss then is the mean since the log before), that of a validation after it. At each
+    checkpoint the embedding table is examined in full. A training that is resumed counts its steps on. The
+    `processing_class` names tokens.
 
     What is found is added to what the Trainer logs, once for each closed window: `embedwatch/PLACE/METRIC` for
     `norm_mean` and `effective_rank_ratio` of each place, the headline metrics of the embedding table, and
@@ -43,8 +39,8 @@ class EmbedwatchCallback(TrainerCallback):  # type: ignore[misc]
     rows that were scaled. A Trainer tells its reporters (TensorBoard, W&B) before the callbacks that it is given: they
     see this only after `add_to(trainer)`, which puts the callback first; `trainer.state.log_history` has it always.
 
-    Each process watches its own model; only the first has sinks. By default findings go to Python's log, and all
-    windows to `embedwatch.jsonl` in the output directory.
+    In a training on several processes all watch, and the first judges what they saw together; it alone has sinks. By
+    default findings go to Python's log, and all windows to `embedwatch.jsonl` in the output directory.
 
     Args:
         renormalize: after each step rows of the embedding table that are longer are scaled to this length, see
@@ -59,7 +55,7 @@ class EmbedwatchCallback(TrainerCallback):  # type: ignore[misc]
     def __init__(self, *, renormalize: float | None = None, **options: Any) -> None:
         self._watch = TrainingWatch(renormalize=renormalize, options=options)
         self._records = "sinks" not in options
-        self._logged: dict[str, Provenance] = {}
+        self._logs = WindowLogs(self._watch)
 
     def add_to(self, trainer: Any) -> EmbedwatchCallback:
         """Let a Trainer tell this callback first, so that all others see what it adds to the logs; return it."""
@@ -78,13 +74,16 @@ class EmbedwatchCallback(TrainerCallback):  # type: ignore[misc]
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Watch from the step where the training is; one that is over already is left alone, and so are the sinks."""
-        self._logged = {}
+        self._logs.restart()
         if 0 < state.max_steps <= state.global_step:
             return
         first = state.is_world_process_zero
         more = {"sinks": _recording(args)} if first and self._records else {}
         tokenizer = kwargs.get("processing_class")
-        self._watch.begin(kwargs["model"], step=state.global_step, silent=not first, tokenizer=tokenizer, **more)
+        together = _are_together(args)
+        self._watch.begin(
+            kwargs["model"], step=state.global_step, silent=not first, together=together, tokenizer=tokenizer, **more
+        )
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """End the step before: what was logged and saved after it is known by now."""
@@ -92,15 +91,18 @@ class EmbedwatchCallback(TrainerCallback):  # type: ignore[misc]
             self._watch.tell()
 
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Note the learning rate before the schedule changes it."""
+        """Note the learning rate before the schedule changes it, and whether the step was skipped."""
         with self._watch.guard("on_optimizer_step"):
-            self._watch.note(lr=kwargs["optimizer"].param_groups[0]["lr"])
+            optimizer = kwargs["optimizer"]
+            skipped = bool(getattr(optimizer, "step_was_skipped", False))  # by a scaler of float16 gradients
+            self._watch.note(lr=optimizer.param_groups[0]["lr"], skipped=float(skipped))
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Hand on the step, when the next one begins."""
         with self._watch.guard("on_step_end"):
             size = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
-            self._watch.hold(state.global_step, batch_size=size)
+            limit = {"gradient_norm_limit": args.max_grad_norm} if args.max_grad_norm else {}
+            self._watch.hold(state.global_step, batch_size=size, **limit)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **kwargs: Any) -> None:
         """Take the loss, and add what was found since the log before; with the last log, end."""
@@ -136,32 +138,16 @@ class EmbedwatchCallback(TrainerCallback):  # type: ignore[misc]
             self._watch.end()
 
     def _add_to_logs(self, state: Any, logs: dict[str, float]) -> None:
-        monitor = self._watch.monitor
-        snapshots = {} if monitor is None else monitor.snapshots
-        fresh = {
-            place: snapshot for place, snapshot in snapshots.items() if snapshot.provenance != self._logged.get(place)
-        }
-        self._logged |= {place: snapshot.provenance for place, snapshot in fresh.items()}
-        added: dict[str, float] = {}
-        if monitor is not None and fresh:
-            added.update(pair for place, snapshot in fresh.items() for pair in _headlines(place, snapshot))
-            found = Counter(verdict.status for verdict in monitor.findings)
-            added |= {f"embedwatch/{status}": found[status] for status in ("warn", "fail")}
-        renormalized = self._watch.renormalized
-        if renormalized is not None:
-            added["embedwatch/renormalized"] = renormalized
+        added = self._logs.fresh()
         logs.update(added)
         if state.log_history:
             state.log_history[-1].update(added)
 
 
-def _headlines(place: str, snapshot: Snapshot) -> Iterator[tuple[str, float]]:
-    """Yield what is logged of a place: numbers without labels that are there."""
-    every = snapshot.provenance.role in OF_TABLES
-    for measurement in snapshot:
-        chosen = measurement.name in HEADLINES or (every and measurement.metric.headline)
-        if chosen and measurement.number is not None and not measurement.labels:
-            yield f"embedwatch/{place}/{measurement.name}", measurement.number
+def _are_together(args: Any) -> bool:
+    """Return whether each process trains on rows of its own: not where layers or matrices are split among them too."""
+    split = getattr(args, "parallelism_config", None) is not None or getattr(args, "deepspeed", None) is not None
+    return args.world_size > 1 and args.parallel_mode.value == "distributed" and not split
 
 
 def _recording(args: Any) -> list[str]:

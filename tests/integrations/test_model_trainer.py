@@ -52,6 +52,9 @@ def test_loss_rate_gradient_and_validation_go_with_their_step(tmp_path: Path) ->
     assert last.number("batch_size") == 4
     norms = [record.norm for record in records.steps if record.step > (before.provenance.step or 0)]
     assert last.number("gradient_norm_mean") == pytest.approx(sum(norms) / len(norms))
+    assert last.number("gradient_norm_limit") == 1.0
+    assert last.number("clipped_steps_ratio") == sum(norm > 1 for norm in norms) / len(norms)
+    assert last.number("skipped_steps_total") == 0
     for record in records.validations:  # at 4, 8 and 12; windows close after 1, 4, 7, 10 and 12
         window = next(each for each in windows(memory, "training") if (each.provenance.step or 0) >= record.step)
         assert window.number("validation_loss") == pytest.approx(record.loss)

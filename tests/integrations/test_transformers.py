@@ -275,3 +275,32 @@ def test_importing_embedwatch_and_watching_load_no_transformers() -> None:
         "sys.exit('transformers' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_an_optimizer_without_a_rate_of_its_own_has_none_and_nothing_fails(tmp_path: Path) -> None:
+    class Constant(torch.optim.lr_scheduler.LRScheduler):
+        """Leaves the optimizer alone."""
+
+        def __init__(self) -> None: ...
+
+        def step(self, epoch: int | None = None) -> None: ...
+
+        def get_last_lr(self) -> list[float | torch.Tensor]:
+            return [0.0]
+
+        def state_dict(self) -> dict[str, Any]:
+            return {}
+
+    memory = Memory()
+    watching = callback(memory)
+    trainer = trainer_of(tmp_path, watching)
+    adafactor = transformers.Adafactor(trainer.model.parameters(), lr=None, relative_step=True, warmup_init=True)
+    trainer.optimizer, trainer.lr_scheduler = adafactor, Constant()
+    trainer.train()
+    assert adafactor.param_groups[0]["lr"] is None
+    assert watching.monitor is not None
+    assert watching.monitor.errors == {}
+    last = windows(memory, "training")[-1]
+    assert last.number("learning_rate") is None
+    assert last.number("loss_last") is not None
+    assert "own_errors" not in {verdict.check for verdict in watching.monitor.findings}
