@@ -18,7 +18,12 @@ __all__ = [
     "HEAD_LABEL",
     "OWN",
     "PREFIX",
+    "PROCESS",
+    "RELOAD_SUCCESSFUL",
+    "RELOAD_TIME",
+    "REQUESTS",
     "RUNBOOKS",
+    "SERVED",
     "SEVERITIES",
     "SPACE_LABELS",
     "VERSION",
@@ -84,7 +89,7 @@ BUILD_INFO = _own("build_info", "Always 1; its label is the version of embedwatc
 WINDOW_ROWS = _own("window_rows", "Rows that the last window rests on; 0 before the first.", *SPACE_LABELS, unit="rows")
 WINDOW_TIME = _own(
     "window_timestamp_seconds",
-    "When the last window closed, in seconds since 1970; absent before.",
+    "When the last window closed, or a polled file was last found unchanged, in seconds since 1970; absent before.",
     *SPACE_LABELS,
     unit="seconds",
 )
@@ -132,7 +137,30 @@ OWN = (
     LAST_PUBLICATION,
 )
 """Families that the sink adds to what is measured."""
-OWN_NAMES = frozenset(name for family in OWN for name in family.claims)
+
+REQUESTS = _own(
+    "http_requests_total", "Requests that were answered.", "handler", "method", "code", kind="counter", unit="requests"
+)
+RELOAD_SUCCESSFUL = _own(
+    "config_last_reload_successful", "1 where the configuration read last was right and is in use."
+)
+RELOAD_TIME = _own(
+    "config_last_reload_success_timestamp_seconds",
+    "When a configuration was last taken over, in seconds since 1970.",
+    unit="seconds",
+)
+PROCESS = (
+    Family("process_virtual_memory_bytes", "Virtual memory size in bytes.", unit="bytes"),
+    Family("process_resident_memory_bytes", "Resident memory size in bytes.", unit="bytes"),
+    Family("process_start_time_seconds", "Start time of the process since unix epoch in seconds.", unit="seconds"),
+    Family("process_cpu_seconds_total", "Total user and system CPU time spent in seconds.", "counter", unit="seconds"),
+    Family("process_open_fds", "Number of open file descriptors.", unit="files"),
+    Family("process_max_fds", "Maximum number of open file descriptors.", unit="files"),
+)
+"""What prometheus_client tells of a process, where there is a /proc; names and texts are those of all its users."""
+SERVED = (REQUESTS, RELOAD_SUCCESSFUL, RELOAD_TIME, *PROCESS)
+"""Families that the daemon adds to those of the sink; what it measures of itself are metrics like all others."""
+OWN_NAMES = frozenset(name for family in (*OWN, *SERVED) for name in family.claims)
 
 
 def exposed_name(metric: Metric) -> str:
@@ -182,7 +210,7 @@ def family_of(metric: Metric) -> Family:
 
 
 def catalogue() -> dict[str, Family]:
-    """Return every family that can be exposed, by name: our own, then those of all statistics and diagnostics.
+    """Return every family that can be exposed, by name: our own, those of the daemon, of statistics and diagnostics.
 
     It imports the modules of all statistics, and torch with them.
 
@@ -191,7 +219,7 @@ def catalogue() -> dict[str, Family]:
     """
     declared = [plugin.metrics for plugin in registered(Statistic).values()]
     declared += [plugin.metrics for plugin in registered(Diagnostic).values()]
-    return joined([*OWN, *(family_of(metric) for metrics in declared for metric in metrics)])
+    return joined([*OWN, *SERVED, *(family_of(metric) for metrics in declared for metric in metrics)])
 
 
 def joined(families: Iterable[Family]) -> dict[str, Family]:

@@ -6,7 +6,7 @@ import json
 import shutil
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ from tests.server_process import ServerProcess
 __all__ = ["PrometheusServer", "Sample", "require"]
 
 Sample = dict[str, Any]
+RESEND = "5s"
+"""Alertmanagers are found some seconds after the start: what fired before must not wait a minute to be told again."""
 
 
 def require(program: str) -> str:
@@ -36,16 +38,26 @@ class PrometheusServer(ServerProcess):
         targets: `host:port` of what it scrapes, under the job `embedwatch`.
         rules: rule files that it evaluates.
         interval: between scrapes, and between evaluations.
+        alertmanagers: `host:port` of those that it tells.
+        more: further settings of the scrape job.
     """
 
     def __init__(
-        self, folder: Path, targets: Sequence[str], *, rules: Sequence[Path] = (), interval: str = "200ms"
+        self,
+        folder: Path,
+        targets: Sequence[str],
+        *,
+        rules: Sequence[Path] = (),
+        interval: str = "200ms",
+        alertmanagers: Sequence[str] = (),
+        more: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(require("prometheus"), folder)
         configuration = {
             "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval},
             "rule_files": [str(path) for path in rules],
-            "scrape_configs": [{"job_name": "embedwatch", "static_configs": [{"targets": list(targets)}]}],
+            "scrape_configs": [{"job_name": "embedwatch", **(more or {}), **_static(targets)}],
+            "alerting": {"alertmanagers": [_static(alertmanagers)]},
         }
         folder.joinpath("prometheus.yml").write_text(json.dumps(configuration))  # JSON is YAML
 
@@ -55,6 +67,7 @@ class PrometheusServer(ServerProcess):
             f"--config.file={self._folder / 'prometheus.yml'}",
             f"--storage.tsdb.path={self._folder / 'data'}",
             f"--web.listen-address={address}",
+            f"--rules.alert.resend-delay={RESEND}",
         )
 
     def get(self, path: str, **parameters: str) -> Any:
@@ -77,3 +90,7 @@ class PrometheusServer(ServerProcess):
         """Return the samples once they are as wanted."""
         found: list[Sample] = poll(lambda: self.query(expression), until=predicate)
         return found
+
+
+def _static(targets: Sequence[str]) -> dict[str, Any]:
+    return {"static_configs": [{"targets": list(targets)}]}

@@ -6,21 +6,32 @@ import pytest
 
 from embedwatch.core import Diagnostic, Metric, RegistrationError, Statistic
 from embedwatch.core.registry import registered
-from embedwatch.exposition import OWN, PREFIX, SPACE_LABELS, Family, catalogue, exposed_name, family_of, joined
+from embedwatch.exposition import (
+    OWN,
+    PREFIX,
+    PROCESS,
+    SERVED,
+    SPACE_LABELS,
+    Family,
+    catalogue,
+    exposed_name,
+    family_of,
+    joined,
+)
 
 
 def test_every_metric_that_can_be_measured_is_in_the_catalogue() -> None:
     found = catalogue()
     declared = [m for plugin in registered(Statistic).values() for m in plugin.metrics]
     declared += [m for plugin in registered(Diagnostic).values() for m in plugin.metrics]
-    assert set(found) == {exposed_name(metric) for metric in declared} | {family.name for family in OWN}
+    assert set(found) == {exposed_name(metric) for metric in declared} | {family.name for family in (*OWN, *SERVED)}
     assert len(declared) > 30
 
 
 def test_names_labels_and_help_are_what_prometheus_recommends() -> None:
     for name, family in catalogue().items():
         assert name == family.name
-        assert name.startswith(PREFIX)
+        assert name.startswith(PREFIX) or family in PROCESS, "names of processes are everybody's"
         assert family.help.endswith(".")
         assert (family.kind == "counter") == name.endswith("_total")
         assert len(set(family.labels)) == len(family.labels)
@@ -45,7 +56,7 @@ def test_a_label_that_is_taken_or_odd_is_refused(label: str) -> None:
         family_of(Metric("fine", "Fine.", labels=(label,)))
 
 
-@pytest.mark.parametrize("name", ["series", "window_rows", "label_overflow", "threshold"])
+@pytest.mark.parametrize("name", ["series", "window_rows", "label_overflow", "threshold", "http_requests"])
 def test_a_name_of_what_the_exposition_adds_is_refused(name: str) -> None:
     with pytest.raises(RegistrationError, match="exposition adds"):
         family_of(Metric(name, "Bad."))

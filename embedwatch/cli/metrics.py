@@ -21,7 +21,7 @@ COLUMNS = ("name", "type", "labels", "unit", "help")
 SIZES = ("name", "series", "share", "bytes")
 RIGHT = frozenset(SIZES[1:])
 """Columns of numbers."""
-PLACES, MODELS, HEADS = 10, 1, 0
+PLACES, ATTENTION, MODELS, HEADS = 10, 8, 1, 0
 NAMED = 10
 """So many families, the largest, are shown one by one."""
 Row = Sequence[str]
@@ -31,8 +31,15 @@ Row = Sequence[str]
 @click.option("--grep", metavar="REGEX", help="Show families whose name or help matches, whatever the case.")
 @click.option("--estimate", "estimated", is_flag=True, help="Show how many series a Monitor exports, by family.")
 @click.option("--places", type=click.IntRange(min=1), help=f"Places of each model.  [default: {PLACES}]")
+@click.option(
+    "--attention-layers",
+    "attention",
+    type=click.IntRange(min=0),
+    help=f"Layers of each model whose attention is watched.  [default: {ATTENTION}]",
+)
 @click.option("--models", type=click.IntRange(min=1), help=f"Models in one process.  [default: {MODELS}]")
 @click.option("--heads", type=click.IntRange(min=0), help=f"Heads of each hidden place.  [default: {HEADS}]")
+@click.option("--daemon", is_flag=True, help="Count what `embedwatch serve` exports beside them.")
 @click.option("--markdown", is_flag=True, help="Print a table in Markdown.")
 @json_option
 @debug_option
@@ -41,8 +48,10 @@ def metrics_command(
     grep: str | None,
     estimated: bool,
     places: int | None,
+    attention: int | None,
     models: int | None,
     heads: int | None,
+    daemon: bool,
     markdown: bool,
     as_json: bool,
 ) -> None:
@@ -50,8 +59,9 @@ def metrics_command(
 
     With --estimate: how many series that comes to for so many places, what they weigh in a scrape, and which families
     they are. Of a model's places six are there once: the Monitor itself, the training, the tokens' vectors, the table
-    as a whole and token by token, and what enters the first layer; all others are hidden states. Each check that has
-    failed once adds a series.
+    as a whole and token by token, and what enters the first layer; all others are hidden states. Layers whose attention
+    is watched come on top. Each check that has
+    failed once adds a series. With --daemon: what the daemon that collects them tells of itself comes on top.
 
     \b
     Examples:
@@ -60,11 +70,14 @@ def metrics_command(
       embedwatch metrics --estimate
       embedwatch metrics --estimate --places 38 --models 2
       embedwatch metrics --estimate --places 11 --heads 32
+      embedwatch metrics --estimate --daemon --models 4
     """
-    numbers = {"places": places, "models": models, "heads": heads}
-    given = {name: number for name, number in numbers.items() if number is not None}
+    numbers = {"places": places, "attention": attention, "models": models, "heads": heads}
+    given: dict[str, int] = {name: number for name, number in numbers.items() if number is not None}
+    given |= {"daemon": True} if daemon else {}
     if given and not estimated:
-        raise click.UsageError(f"--{next(iter(given))} goes with --estimate.")
+        option = next(iter(given)).replace("attention", "attention-layers")
+        raise click.UsageError(f"--{option} goes with --estimate.")
     if markdown and as_json:
         raise click.UsageError("--markdown and --json exclude each other.")
     matches = _matching(grep)
@@ -99,11 +112,14 @@ def _show_catalogue(pattern: re.Pattern[str], *, markdown: bool, as_json: bool) 
     _print(COLUMNS, [(f.name, f.kind, ",".join(f.labels), f.unit, f.help) for f in found], markdown=markdown)
 
 
-def _show_estimate(pattern: re.Pattern[str], *, markdown: bool, as_json: bool, **numbers: int) -> None:
+def _show_estimate(pattern: re.Pattern[str], *, markdown: bool, as_json: bool, **given: int) -> None:
     from embedwatch.exposition import catalogue
     from embedwatch.operations.estimate import estimate
 
-    made = estimate(**{"places": PLACES, "models": MODELS, "heads": HEADS, **numbers})
+    daemon = bool(given.pop("daemon", False))
+    made = estimate(
+        **{"places": PLACES, "attention": ATTENTION, "models": MODELS, "heads": HEADS, **given}, daemon=daemon
+    )
     known = catalogue()
     chosen = {family.name for family in _chosen({name: known[name] for name in made.families}, pattern)}
     if as_json:
@@ -130,10 +146,15 @@ def _words(made: Estimate) -> Iterator[str]:
     places = ", ".join(f"{count:,} {role}" for role, count in made.roles.items())
     yield f"Places of each model, of which there {'is 1' if made.models == 1 else f'are {made.models:,}'}: {places}."
     yield "Series of one place: " + ", ".join(f"{role} {size.series:,}" for role, size in made.places.items()) + "."
-    if made.room < 0:
+    if made.daemon.series:
+        yield f"The daemon itself has {made.daemon.series:,}."
+    exporter = "daemon" if made.daemon.series else "sink"
+    if made.room < 0 and made.daemon.series:
+        yield f"The daemon exports at most {made.limit:,}: {-made.room:,} would be left out; run several."
+    elif made.room < 0:
         yield f"The sink exports at most {made.limit:,}: {-made.room:,} would be left out; `max_series` raises that."
     else:
-        yield f"The sink exports at most {made.limit:,}: there is room for {made.room:,} more."
+        yield f"The {exporter} exports at most {made.limit:,}: there is room for {made.room:,} more."
 
 
 def _as_json(made: Estimate, chosen: Iterable[str]) -> dict[str, Any]:
@@ -145,6 +166,7 @@ def _as_json(made: Estimate, chosen: Iterable[str]) -> dict[str, Any]:
         "bytes": made.total.bytes,
         "limit": made.limit,
         "left_out": max(0, -made.room),
+        "daemon": made.daemon.series,
         "of_one_place": {role: size.series for role, size in made.places.items()},
         "families": {
             name: {"series": size.series, "bytes": size.bytes} for name, size in made.families.items() if name in kept

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from embedwatch.cli.options import debug_option
+from embedwatch.cli.options import debug_option, json_option
 from embedwatch.exposition import RUNBOOKS
 
 if TYPE_CHECKING:
@@ -34,8 +35,11 @@ RULES_END = ".yml"
 )
 @click.option("--out", metavar="FILE", type=click.Path(path_type=Path), help="Write to this file, whole or not at all.")
 @click.option("--tests", is_flag=True, help="Print the unit tests of the rules instead, for `promtool test rules`.")
+@json_option
 @debug_option
-def rules_command(*, runbooks: str, job: str | None, selector: str, out: Path | None, tests: bool) -> None:
+def rules_command(
+    *, runbooks: str, job: str | None, selector: str, out: Path | None, tests: bool, as_json: bool
+) -> None:
     """Print rules for Prometheus: alerts, and a few numbers to record for each model.
 
     There is an alert on each check that can fail, those of other packages too, and several on embedwatch itself.
@@ -47,6 +51,7 @@ def rules_command(*, runbooks: str, job: str | None, selector: str, out: Path | 
       embedwatch rules --runbooks https://wiki.example.org/runbooks
       embedwatch rules --job 'training-.*' --selector 'cluster="a"'
       embedwatch rules --tests --out embedwatch.rules.test.yml
+      embedwatch rules --json | jq -r '.groups[].rules[].alert | values'
     """
     from embedwatch import __version__
     from embedwatch.operations.files import yaml_text
@@ -56,12 +61,17 @@ def rules_command(*, runbooks: str, job: str | None, selector: str, out: Path | 
     chosen = {} if job is None else {"job": job}
     scope = Scope(selector=selector, runbooks=runbooks, **chosen)
     made = _tests(scope, out) if tests else _rules(scope)
-    text = HEADER.format(version=__version__) + yaml_text(made)
+    text = _json_text(made) if as_json else HEADER.format(version=__version__) + yaml_text(made)
     if out is None:
         click.echo(text, nl=False)
     else:
         write_whole(out, text.encode("utf-8"))
         click.echo(f"{out} is written.", err=True)
+
+
+def _json_text(made: dict[str, Any]) -> str:
+    """Return the rules as JSON, which is YAML for Prometheus."""
+    return json.dumps(made, indent=2, ensure_ascii=False) + "\n"
 
 
 def _rules(scope: Scope) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from embedwatch.core.errors import MissingExtraError
 
 __all__ = ["needs_daemon", "serve_command"]
 
-NEEDED = ("bcrypt", "fastapi", "pydantic", "uvicorn", "zstandard")
+NEEDED = ("anyio", "bcrypt", "fastapi", "h11", "pydantic", "starlette", "uvicorn", "zstandard")
 """What the extra `daemon` brings."""
 
 
@@ -68,11 +68,18 @@ def needs_daemon() -> None:
     Raises:
         MissingExtraError: if one is.
     """
-    missing = [name for name in NEEDED if find_spec(name) is None]
+    missing = [name for name in NEEDED if not _is_there(name)]
     if missing:
         raise MissingExtraError(
             f"the daemon must have {', '.join(missing)}, got an installation without; pip install 'embedwatch[daemon]'"
         )
+
+
+def _is_there(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except (ImportError, ValueError):  # somebody keeps it from being imported
+        return False
 
 
 def _flags(

@@ -10,8 +10,9 @@ from typing import Any
 
 from embedwatch.batch import VectorBatch
 from embedwatch.core.boundary import Boundary
-from embedwatch.core.measurement import Measurement
+from embedwatch.core.measurement import Measurement, Metric
 from embedwatch.core.snapshot import Provenance, Snapshot, Space
+from embedwatch.core.statistic import Statistic
 from embedwatch.core.verdict import Status, Verdict
 from embedwatch.course import Course, Judgement
 from embedwatch.course_maker import CourseMaker
@@ -154,6 +155,7 @@ class Account:
         with self.boundary.guard("window", "judging"):
             judgement = judge()
         if judgement is not None:
+            judgement = replace(judgement, window=None)  # a disk that takes nothing must not keep closed windows here
             self.fresh = True
             self.windows += 1
             self._date(judgement.verdicts, judgement.snapshot.provenance.time)
@@ -191,10 +193,11 @@ class Account:
     def restore(self, kept: Kept) -> int:
         """Take over what the store had, but the inbox; return the number of parts that could not be read."""
         tried, done = 0, 0
+        metrics: dict[Metric, Metric] = {}
         for snapshot in kept.snapshots:
             tried += 1
             with self.boundary.guard("restore", "snapshot"):
-                self.course.history.append(Snapshot.from_json(snapshot))
+                self.course.history.append(_lean(Snapshot.from_json(snapshot), metrics))
                 done += 1
         verdicts: list[Verdict] = []
         for state in kept.verdicts:
@@ -262,14 +265,34 @@ class Accounts:
 
     def __init__(self, *, only: Sequence[str] = (), skip: Sequence[str] = ()) -> None:
         self._maker = CourseMaker(only=only, skip=skip)
+        self._empty: dict[str, list[Statistic[Any]]] = {}
+        """Role to statistics that say how much they can come to take."""
 
     def make(self, space: Space, role: str) -> Account:
         """Return the Account of a Space that has nothing yet."""
         return Account(self._maker.make(space, role, Boundary()))
 
+    def window_bytes(self, role: str, content: VectorBatch | Window | Snapshot) -> int:
+        """Return the bytes that a window can come to take that holds this; 0 for a Snapshot, which needs none."""
+        if isinstance(content, Snapshot):
+            return 0
+        if isinstance(content, Window):
+            statistics = list(content.statistics.values())
+        else:
+            if role not in self._empty:
+                self._empty[role] = self._maker.statistics(role)
+            statistics = self._empty[role]
+        return sum(statistic.memory(content.dimension or 1) for statistic in statistics)
+
     def layout(self, role: str) -> Layout:
         """Return the layout of windows that begin with rows."""
         return layout_of(Window(self._maker.statistics(role)))
+
+
+def _lean(snapshot: Snapshot, metrics: dict[Metric, Metric]) -> Snapshot:
+    """Return a Snapshot that was read, with the declarations of those before it: it takes less than half."""
+    shared = (replace(each, metric=metrics.setdefault(each.metric, each.metric)) for each in snapshot.measurements)
+    return replace(snapshot, measurements=tuple(shared))
 
 
 def _joined(entries: Sequence[Entry]) -> list[Entry]:

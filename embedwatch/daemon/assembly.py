@@ -38,6 +38,7 @@ def _settings(config: Config) -> HeartSettings:
         interval=evaluation.interval,
         pending_bytes=storage.pending,
         slot_bytes=storage.slot,
+        window_bytes=storage.windows,
         max_spaces=evaluation.max_spaces,
         only=tuple(evaluation.only),
         skip=tuple(evaluation.skip),

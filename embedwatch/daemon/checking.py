@@ -12,7 +12,7 @@ from embedwatch.core.errors import UsageError
 from embedwatch.core.registry import get
 from embedwatch.core.sink import Sink
 from embedwatch.daemon.auth import open_gate
-from embedwatch.daemon.config import Config
+from embedwatch.daemon.config import Config, Evaluation
 from embedwatch.daemon.config_file import ConfigError, load_config
 from embedwatch.daemon.live import tls_context
 
@@ -34,8 +34,11 @@ def _looks(config: Config) -> list[Callable[[], object]]:
     if web.tls is not None:
         tls = web.tls
         looks.append(lambda: tls_context(tls))
-    looks += [lambda text=text: get(Sink, text.partition(":")[0]) for text in config.sinks]  # type: ignore[misc]
+    looks += [lambda text=text: _could_open(text) for text in config.sinks]  # type: ignore[misc]
     looks += [lambda path=source.path: _exists(path) for source in config.sources]  # type: ignore[misc]
+    evaluation = config.evaluation
+    if evaluation.only or evaluation.skip:
+        looks.append(lambda: _choose(evaluation))
     return looks
 
 
@@ -45,6 +48,19 @@ def _problem(look: Callable[[], object]) -> str | None:
     except UsageError as error:
         return str(error)
     return None
+
+
+def _could_open(text: str) -> None:
+    """Refuse a sink that does not exist, or whose target does not fit; nothing is opened."""
+    name, _, target = text.partition(":")
+    get(Sink, name).require(target)
+
+
+def _choose(evaluation: Evaluation) -> None:
+    """Refuse names of nothing that is measured or checked."""
+    from embedwatch.course_maker import CourseMaker  # with torch, so only where a name is given
+
+    CourseMaker(only=evaluation.only, skip=evaluation.skip)
 
 
 def _exists(path: Path) -> None:

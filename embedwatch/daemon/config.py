@@ -17,6 +17,7 @@ from pydantic import (
 from pydantic.json_schema import GenerateJsonSchema
 
 from embedwatch.core.errors import UsageError
+from embedwatch.daemon.heart_settings import PENDING_BYTES, SLOT_BYTES, WINDOW_BYTES
 from embedwatch.daemon.units import Address, duration, duration_text, size, size_text
 
 __all__ = ["DEFAULT_ADDRESS", "Auth", "Config", "Evaluation", "Log", "Source", "Storage", "Tls", "Web", "config_schema"]
@@ -117,7 +118,7 @@ class Web(_Section):
     max_dimension: Annotated[int, Field(ge=1, le=1_000_000)] = 65_536
     """Largest dimension of a row."""
     max_ingesting: Annotated[int, Field(ge=1, le=1024)] = 8
-    """Bodies that are taken at once; further senders are asked to try again."""
+    """So many of the largest bodies are taken at once, or more that are smaller; further senders have to try again."""
     max_connections: Annotated[int, Field(ge=8, le=65_536)] = 512
     """Connections at once."""
     timeout: Duration = 30.0
@@ -129,10 +130,12 @@ class Storage(_Section):
 
     path: Path = DEFAULT_STORAGE
     """Folder of the state; one daemon at a time uses it."""
-    pending: Size = 64 << 20
+    pending: Size = PENDING_BYTES
     """Most bytes that wait to be judged; beyond, senders are asked to wait."""
-    slot: Size = 8 << 20
-    """Most bytes of one Space that wait to be judged."""
+    slot: Size = SLOT_BYTES
+    """Most bytes of one Space that wait to be judged; the state of a window takes 19 MB at D = 1,536."""
+    windows: Size = WINDOW_BYTES
+    """Most bytes that open windows of all Spaces can come to take; beyond, no further one is opened for now."""
 
 
 class Evaluation(_Section):

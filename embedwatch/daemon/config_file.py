@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -20,6 +21,11 @@ PREFIX, BETWEEN = "EMBEDWATCH_", "__"
 LARGEST_FILE = 1 << 20
 DEEPEST = 20
 """Levels of nesting; the models have four."""
+WORDS = {
+    "string_pattern_mismatch": "must be one line of up to 200 letters that begins with neither a space nor a slash",
+    "missing": "must be given; add it",
+}
+"""Types of errors of pydantic to what a person reads instead."""
 Path_ = tuple[str | int, ...]
 Tree = dict[str, Any]
 
@@ -171,8 +177,14 @@ def _problem(error: Any, origins: Mapping[Path_, str], path: Path | None) -> str
     raised = error.get("ctx", {}).get("error")
     if not place:
         return f"{where}: {raised or error['msg']}" if path is None else f"{path}: {raised or error['msg']}"
-    message = str(raised or error["msg"])
+    message = str(raised or WORDS.get(error["type"], error["msg"]))
+    if error["type"] == "literal_error":
+        message = f"{message}; {did_you_mean(str(error['input']), _choices(error)) or 'choose one of them'}"
     return f"{where}: `{_dotted(place)}`: {message[0].lower()}{message[1:]}"
+
+
+def _choices(error: Any) -> list[str]:
+    return re.findall(r"'(\w+)'", str(error["ctx"]["expected"]))
 
 
 def _known(place: Path_) -> Sequence[str]:

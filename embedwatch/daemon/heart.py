@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -18,7 +18,7 @@ from embedwatch.daemon.accounts import Account, layout_of, opened
 from embedwatch.daemon.heart_settings import HeartSettings
 from embedwatch.daemon.keeping import Keeping
 from embedwatch.daemon.own_report import SPACE, Tally
-from embedwatch.daemon.slots import LATEST, Draining, Entry, Full, Refused, Slots, Unstorable
+from embedwatch.daemon.slots import LATEST, USUAL_ROLE, Draining, Entry, Full, Refused, Slots, Unstorable
 from embedwatch.daemon.store import Delivery
 from embedwatch.evaluator import Evaluator
 from embedwatch.parcels import Parcel
@@ -70,6 +70,7 @@ class Heart:
             slot_bytes=settings.slot_bytes,
             pending_bytes=settings.pending_bytes,
             max_spaces=settings.max_spaces,
+            window_bytes=settings.window_bytes,
             ticks=ticks,
         )
         self._tally = Tally()
@@ -163,6 +164,11 @@ class Heart:
             self._tally.refuse(parcel.space, "unreadable", str(error), time=self._clock())
             raise InputError(str(error)) from error
 
+    def confirm(self, spaces: Iterable[Space]) -> None:
+        """Say that what was judged last of some Spaces holds now: the same content was found again."""
+        for space in spaces:
+            self._put(partial(self._keeping.confirm, space))
+
     def knows(self, sender: str, number: int) -> bool:
         """Return whether this delivery was accepted before."""
         return self._keeping.store.knows(sender, number)
@@ -186,7 +192,8 @@ class Heart:
         data = parcel.to_bytes()
         content = opened(parcel, Boundary())
         layout = layout_of(content) if isinstance(content, Window) else None
-        slot = self._slots.reserve(parcel, len(data), layout)
+        window = self._keeping.window_bytes(parcel.role or USUAL_ROLE, content)
+        slot = self._slots.reserve(parcel, len(data), layout, window=window)
         try:
             number = self._keeping.store.add(Delivery(parcel.space, parcel.sender, parcel.number, data))
         except (sqlite3.Error, OSError) as error:
@@ -253,6 +260,7 @@ class Heart:
             "rounds": self._keeping.windows,
             "parcels": self._tally.totals(),
             "inbox": {"parcels": self._slots.parcels, "bytes": self._slots.size},
+            "open_windows": {"most_bytes": self._slots.windows},
             "state": {
                 "bytes": self._keeping.store.size,
                 "saved_at": self._keeping.store.saved_at,
@@ -278,8 +286,18 @@ class Heart:
         chosen = [verdict for verdict in found if status in (None, verdict["status"])]
         return sorted(chosen, key=lambda verdict: order.get(verdict["status"], len(order)))
 
+    @property
+    def boundary(self) -> Boundary:
+        """Where exceptions of ours end that belong to no Space; what ends there is reported and shown."""
+        return self._keeping.boundary
+
+    def tell(self, stage: str, name: str, message: str) -> None:
+        """Keep, beside the refusals, why something failed that was not sent by anybody."""
+        told = {"reason": "exception", "stage": stage, "name": name, "message": message}
+        self._tally.keep({"time": self._clock(), "space": SPACE.labels(), **told})
+
     def failures(self) -> list[dict[str, Any]]:
-        """Return the last refusals, then the exceptions of ours by Space, stage and name."""
+        """Return the last refusals and failures, then the exceptions of ours by Space, stage and name."""
         boundaries = [
             (SPACE, self._keeping.boundary),
             *((space, account.boundary) for space, account in self._sorted()),

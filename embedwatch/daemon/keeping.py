@@ -6,20 +6,20 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 
+from embedwatch.batch import VectorBatch
 from embedwatch.core.boundary import Boundary
 from embedwatch.core.errors import InputError
 from embedwatch.core.sink import Sink
-from embedwatch.core.snapshot import Space
+from embedwatch.core.snapshot import Snapshot, Space
 from embedwatch.course import Judgement
 from embedwatch.daemon.accounts import Account, Accounts, layout_of, opened
 from embedwatch.daemon.heart_settings import HeartSettings
 from embedwatch.daemon.own_report import SPACE, Tally, report
 from embedwatch.daemon.pages import Pages
 from embedwatch.daemon.slots import Entry, Slot, Slots
-from embedwatch.daemon.store import Kept, Store
+from embedwatch.daemon.store import Kept, Saved, Store
 from embedwatch.parcels import Parcel
 from embedwatch.window import Window
 
@@ -29,6 +29,9 @@ log = logging.getLogger(__name__)
 
 TURN_BYTES = 1 << 20
 """So much of one slot is taken at a time; then it is the turn of the others."""
+
+SAVED_BYTES = 32 << 20
+"""Packed windows that are saved at a time, at the least."""
 
 
 class Keeping:
@@ -77,7 +80,7 @@ class Keeping:
         self.unrestored = int(self.store.damaged is not None)
         if self.store.damaged is not None:
             with self.boundary.guard("restore", "state"):
-                raise InputError(f"the state was damaged; it is now {self.store.damaged.name}, and begins empty")
+                raise InputError(f"the state was damaged; what could not be read of it is in {self.store.damaged.name}")
         closed = {}
         for space, each in kept.items():
             account = self.own if space == SPACE else self._account(space, _role(each))
@@ -102,10 +105,18 @@ class Keeping:
                 account.drop(number)
         slot = self.slots.restore(account.course.space, account.course.role, entries)
         window = account.course.window
+        contents = [entry.content for entry in entries] + ([window] if window.rows else [])
+        taken = max((self.window_bytes(slot.role, content) for content in contents), default=0)
         if window.rows:
-            slot.dimension, slot.layout = window.dimension, layout_of(window)
+            self.slots.reopen(slot, dimension=window.dimension, layout=layout_of(window), window=taken)
+        elif taken:
+            self.slots.reopen(slot, dimension=slot.dimension, layout=slot.layout, window=taken)
         if slot.busy:
             self._put(partial(self.turn, slot))
+
+    def window_bytes(self, role: str, content: VectorBatch | Window | Snapshot) -> int:
+        """Return the bytes that a window of this role can come to take that holds this."""
+        return self._factory.window_bytes(role, content)
 
     def _account(self, space: Space, role: str) -> Account:
         if space not in self.accounts:
@@ -146,6 +157,13 @@ class Keeping:
         self._report(ended)
         self.publish()
 
+    def confirm(self, space: Space) -> None:
+        """Say that what is shown of a Space holds now; what was restored is not shown, and stays as old as it is."""
+        account = self.accounts.get(space)
+        if account is not None and account.fresh:
+            with self.boundary.guard("sink", "metrics"):
+                self.pages.remember({space: self._clock()})
+
     def _forget(self) -> None:
         if self._settings.expires is None:
             return
@@ -164,12 +182,20 @@ class Keeping:
 
     def _save(self, accounts: Iterable[Account]) -> None:
         """Save what the store lacks; what fails is tried again the next time, and stays in the inbox till then."""
-        saved = []
-        dirty = [account for account in accounts if account.dirty]
-        for account in dirty:
+        saved: list[tuple[Account, Saved]] = []
+        size = 0
+        for account in [account for account in accounts if account.dirty]:
             with account.boundary.guard("store", "window"):
                 saved.append((account, account.saved()))
+                size += len(saved[-1][1].window or b"")
                 account.boundary.recover("store", "window")
+            if size >= SAVED_BYTES:  # all open windows at once, packed, would take as much again as they do
+                self._store(saved)
+                saved, size = [], 0
+        self._store(saved)
+
+    def _store(self, saved: Sequence[tuple[Account, Saved]]) -> None:
+        """Save some accounts in one transaction."""
         if saved:
             with self.boundary.guard("store", "save"):
                 self.store.save([each for _, each in saved])
@@ -209,9 +235,8 @@ class Keeping:
         with self.boundary.guard("sink", "metrics"):
             self.pages.write([(judgement.snapshot, judgement.verdicts) for judgement in news])
         for sink in self._sinks:
-            for judgement in news:
-                measured = replace(judgement, window=None)  # its sinks get what was measured, not what still merges
-                measured.deliver(sink, self.boundary, windows=self.windows)
+            for judgement in news:  # without its window: sinks get what was measured, not what still merges
+                judgement.deliver(sink, self.boundary, windows=self.windows)
 
 
 def _role(kept: Kept) -> str:

@@ -15,7 +15,9 @@ __all__ = ["SPACE", "Tally", "report"]
 
 SPACE = Space("embedwatch", "daemon")
 """The Space of the daemon itself."""
-REASONS = ("full", "draining", "unstorable", "role", "dimension", "layout", "space", "too_many_spaces", "too_large")
+REASONS = (
+    "full", "windows", "draining", "unstorable", "role", "dimension", "layout", "space", "too_many_spaces", "too_large"
+)  # fmt: skip
 """Why parcels are refused; `unreadable` where they are not what they claim to be."""
 FAILURES = 100
 """The last refusals and failures that are kept."""
@@ -44,9 +46,14 @@ class Tally:
             self._refused[reason] += 1
             self._failures.append({"time": time, "space": space.labels(), "reason": reason, "message": message})
 
+    def keep(self, failure: Mapping[str, Any]) -> None:
+        """Keep a failure that is no refusal of a parcel."""
+        with self._lock:
+            self._failures.append(dict(failure))
+
     @property
     def failures(self) -> list[dict[str, Any]]:
-        """The last refusals, the newest first."""
+        """The last refusals and failures, the newest first."""
         with self._lock:
             return list(reversed(self._failures))
 

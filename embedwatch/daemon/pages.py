@@ -37,7 +37,7 @@ class Pages:
         self._publisher.write_all(windows)
 
     def remember(self, closed: Mapping[Space, float]) -> None:
-        """Say of Spaces only when their last window closed: its numbers are not fresh."""
+        """Say of Spaces when their last window closed, and nothing else."""
         self._publisher.remember(closed)
 
     def forget(self, spaces: Iterable[Space]) -> None:

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import re
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
 
-from embedwatch.auditing import Audit, audit
-from embedwatch.core.boundary import Boundary
-from embedwatch.core.errors import EmbedwatchError, InputError, UsageError
+from embedwatch.auditing import audit
+from embedwatch.core.errors import EmbedwatchError, InputError
 from embedwatch.core.snapshot import Snapshot, Space
+from embedwatch.daemon.checkpoint_tokens import snapshot_of_tokens
 from embedwatch.daemon.heart import Draining, Full, Heart
+from embedwatch.daemon.polled_items import WHOLE, Item, Polled, Signature, items_of, number_of, signature_of
 from embedwatch.evaluator import Evaluator
 from embedwatch.parcels import parcel_of_snapshot
 from embedwatch.sources import open_source
+from embedwatch.sources.subject import TokenTable
 
 __all__ = ["Polled", "Polling"]
 
@@ -34,46 +34,8 @@ SHARE = 0.5
 """Auditing takes at most this share of the time: it rests for as long as it worked."""
 BACKLOG = 3
 """Of the checkpoints that are there at the start, so many are audited: the newest."""
-STEP = re.compile(r"(\d+)(?=\D*$)")
-"""The last number in a name is the step: `step-00000200`, `checkpoint-500`, `epoch=1-step=500.safetensors`."""
-NUMBER_BYTES = 7
-"""Of a digest, so that it is a whole number that JSON and SQLite hold."""
-RUN_FOLDER = "checkpoints"
-"""Where a run keeps its checkpoints, if the folder of the run is named."""
-
-Signature = str
-
-
-@dataclass(frozen=True)
-class Polled:
-    """What is looked at.
-
-    Args:
-        kind: `checkpoints`: a folder in which each checkpoint that appears is audited; `files`: a file, a folder that
-            is one source (Parquet), or a folder of files.
-        path: where it is.
-        name: label `model` of what is found.
-        every: seconds between two looks.
-    """
-
-    kind: Literal["checkpoints", "files"]
-    path: Path
-    name: str
-    every: float = 300.0
-
-    def __post_init__(self) -> None:
-        if not self.every > 0:
-            raise UsageError(f"`every` must be above 0 seconds, got {self.every!r}; 300 is usual")
-
-
-@dataclass(frozen=True)
-class _Item:
-    """One thing to audit, as it was when it was looked at."""
-
-    path: Path
-    segment: str
-    step: int | None
-    signature: Signature
+POLL, AUDIT = STAGES = ("poll", "audit")
+"""Where exceptions end: in looking what is there, and in reading it."""
 
 
 @dataclass
@@ -84,13 +46,23 @@ class _Watched:
     seen: dict[Path, tuple[Signature, float]] = field(default_factory=dict)
     """Path to how it was, and since when it has been so."""
     done: dict[Path, Signature] = field(default_factory=dict)
+    spaces: dict[Path, tuple[Space, ...]] = field(default_factory=dict)
+    """Path to the Spaces that show it now."""
+
+    @property
+    def is_run(self) -> bool:
+        """Whether it is a row of checkpoints, each of which comes once and stays."""
+        return self.polled.kind == "checkpoints"
 
 
 class Polling:
     """Audits what is new, on a thread of its own, and hands the Snapshots to the heart, which judges them in order.
 
     What is being written is left alone until it has stayed the same for `settle` seconds. What cannot be read is
-    counted, and tried again when it has changed. What was audited before a restart is known.
+    counted and told at the heart, and tried again when it has changed. A checkpoint that was audited before a restart
+    is known; a file is audited again, since nothing else would show its numbers. A file that stays as it is is
+    confirmed: what was found holds now. The token table of a checkpoint is measured token by token too, and so judged
+    beside the checkpoints before it.
 
     Args:
         heart: takes the Snapshots.
@@ -112,22 +84,24 @@ class Polling:
     ) -> None:
         self._heart, self._only, self._skip, self._settle, self._ticks = heart, only, skip, settle, ticks
         self._watched = [_Watched(polled) for polled in sources]
-        self.boundary = Boundary()
+        self._boundary = heart.boundary
+        self._told: dict[tuple[str, str], str] = {}
         self.audited = 0
         """Checkpoints and files that were audited and taken."""
         self._rest_until = 0.0
+        self._life = secrets.token_hex(8)
         self._stopped = threading.Event()
         self._evaluator: Evaluator | None = None
 
     @property
     def errors(self) -> dict[tuple[str, str], int]:
         """What could not be looked at or audited, by (stage, name of the source)."""
-        return self.boundary.errors
+        return {key: count for key, count in self._boundary.errors.items() if key[0] in STAGES}
 
     def start(self) -> None:
         """Begin to look."""
         if self._evaluator is None:
-            self._evaluator = Evaluator(self.boundary, idle=self.look, period=LOOK)
+            self._evaluator = Evaluator(self._boundary, idle=self.look, period=LOOK)
 
     def close(self) -> None:
         """End after the audit that is going on. Calling it again does nothing."""
@@ -141,19 +115,41 @@ class Polling:
             now = self._ticks()
             if now >= watched.due and now >= self._rest_until and not self._stopped.is_set():
                 watched.due = now + watched.polled.every
-                with self.boundary.guard("poll", watched.polled.name):
+                with self._guard(POLL, watched.polled.name):
                     self._look_at(watched, now)
 
+    @contextmanager
+    def _guard(self, stage: str, name: str) -> Iterator[None]:
+        """Let exceptions end at the boundary of the heart; what is wrong is told once, until it is something else."""
+        with self._boundary.guard(stage, name, recovers=True):
+            try:
+                yield
+            except Exception as error:
+                self._tell(stage, name, _reason(error))
+                raise
+            self._told.pop((stage, name), None)
+
+    def _tell(self, stage: str, name: str, reason: str) -> None:
+        if self._told.get((stage, name)) == reason:
+            return
+        self._told[stage, name] = reason
+        self._heart.tell(stage, name, reason)
+        if (stage, name) in self._boundary.errors:  # the first is logged by the boundary
+            log.error("embedwatch: %s %r failed again", stage, name, extra={"reason": reason})
+
     def _look_at(self, watched: _Watched, now: float) -> None:
-        items = list(_items(watched.polled))
+        items = list(items_of(watched.polled))
         there = {item.path for item in items}
         watched.seen = {path: how for path, how in watched.seen.items() if path in there}
         watched.done = {path: how for path, how in watched.done.items() if path in there}
-        if not watched.looked and watched.polled.kind == "checkpoints":
+        watched.spaces = {path: spaces for path, spaces in watched.spaces.items() if path in there}
+        if not watched.looked and watched.is_run:
             watched.done.update({item.path: item.signature for item in items[:-BACKLOG]})
         watched.looked = True
         for item in items:
             if watched.done.get(item.path) == item.signature:
+                if not watched.is_run:
+                    self._heart.confirm(watched.spaces.get(item.path, ()))
                 continue
             signature, since = watched.seen.get(item.path, ("", now))
             if signature != item.signature:
@@ -165,20 +161,20 @@ class Polling:
             watched.done[item.path] = item.signature
             self._audit(watched, item)
 
-    def _audit(self, watched: _Watched, item: _Item) -> None:
+    def _audit(self, watched: _Watched, item: Item) -> None:
         polled = watched.polled
-        sender, number = f"polling {polled.name}", _number(item)
+        sender, number = f"polling {polled.name}", number_of(item, life="" if watched.is_run else self._life)
         if self._heart.knows(sender, number):
             return
         began = self._ticks()
-        with self.boundary.guard("audit", polled.name):
+        with self._guard(AUDIT, polled.name):
             try:
-                found = audit(item.path, only=self._only, skip=self._skip)
-                if _signature(item.path) != item.signature:
+                found = self._measured(item)
+                if signature_of(item.path) != item.signature:
                     raise InputError(
                         f"{item.path.name} must stay as it is while it is read, it changed; it is read again"
                     )
-                self._hand_over(polled, item, found, sender=sender, number=number)
+                watched.spaces[item.path] = self._hand_over(polled, item, found, sender=sender, number=number)
                 self.audited += 1
             except (Full, Draining):
                 watched.done.pop(item.path)  # the next time
@@ -186,12 +182,24 @@ class Polling:
                 log.info("embedwatch: %s went away before it was read", item.path.name)
         self._rest_until = self._ticks() + (self._ticks() - began) * (1 / SHARE - 1)
 
-    def _hand_over(self, polled: Polled, item: _Item, found: Audit, *, sender: str, number: int) -> None:
-        """Give the heart the Snapshots; the first one last, whose number says that all were taken."""
-        for place, judged in reversed(list(enumerate(found.spaces))):
-            snapshot = _labelled(judged.snapshot, polled.name, item)
+    def _measured(self, item: Item) -> list[Snapshot]:
+        """Return a Snapshot of each of its places, and of its tokens where it is a checkpoint that has some."""
+        source = open_source(item.path)
+        found = [judged.snapshot for judged in audit(source, only=self._only, skip=self._skip).spaces]
+        if item.step is not None and isinstance(source, TokenTable):
+            tokens = snapshot_of_tokens(source, self._boundary, only=self._only, skip=self._skip)
+            found += [] if tokens is None else [tokens]
+        return found
+
+    def _hand_over(
+        self, polled: Polled, item: Item, found: Sequence[Snapshot], *, sender: str, number: int
+    ) -> tuple[Space, ...]:
+        """Give the heart the Snapshots, and return their Spaces; that of the first, given last, stands for all."""
+        labelled = [_labelled(measured, polled.name, item) for measured in found]
+        for place, snapshot in reversed(list(enumerate(labelled))):
             if place == 0 or not self._is_last(snapshot):
                 self._heart.accept(parcel_of_snapshot(snapshot, sender=sender, number=number + place))
+        return tuple(snapshot.space for snapshot in labelled)
 
     def _is_last(self, snapshot: Snapshot) -> bool:
         """Return whether the Space shows this very content already."""
@@ -201,67 +209,14 @@ class Polling:
         return bool(fingerprint) and (provenance.get("fingerprint"), provenance.get("step")) == (fingerprint, step)
 
 
-def _labelled(snapshot: Snapshot, name: str, item: _Item) -> Snapshot:
-    space = Space(name, snapshot.space.place, item.segment, snapshot.space.head)
+def _reason(error: Exception) -> str:
+    """Return what people may read: the text of an exception that is not ours may quote data."""
+    return str(error) if isinstance(error, EmbedwatchError | OSError) else type(error).__name__
+
+
+def _labelled(snapshot: Snapshot, name: str, item: Item) -> Snapshot:
+    space = replace(snapshot.space, model=name)
+    if item.segment != WHOLE:
+        space = replace(space, segment=item.segment)
     provenance = replace(snapshot.provenance, step=item.step)
     return replace(snapshot, space=space, provenance=provenance)
-
-
-def _items(polled: Polled) -> Iterator[_Item]:
-    """Yield what is there, the oldest step first.
-
-    Raises:
-        InputError: if nothing is there.
-    """
-    path = polled.path
-    if not path.exists():
-        raise InputError(f"{path} must exist to be looked at, it does not; make it, or correct the path")
-    found = _checkpoints(path) if polled.kind == "checkpoints" else _files(path)
-    for item, segment, step in found:
-        with suppress(FileNotFoundError):  # a checkpoint that was just dropped
-            yield _Item(item, segment, step, _signature(item))
-
-
-def _checkpoints(path: Path) -> list[tuple[Path, str, int | None]]:
-    folder = path / RUN_FOLDER if (path / RUN_FOLDER).is_dir() else path
-    found = []
-    for child in folder.iterdir():
-        match = STEP.search(child.name)
-        if match and not child.name.startswith(".") and not child.is_symlink() and _is_model(child):
-            found.append((child, "all", int(match[1])))
-    return sorted(found, key=lambda item: (item[2], item[0].name))
-
-
-def _is_model(path: Path) -> bool:
-    return path.is_dir() or path.suffix == ".safetensors"
-
-
-def _files(path: Path) -> list[tuple[Path, str, int | None]]:
-    if path.is_file() or _is_one_source(path):
-        return [(path, "all", None)]
-    children = sorted(child for child in path.iterdir() if child.is_file() and not child.name.startswith("."))
-    return [(child, child.name, None) for child in children]
-
-
-def _is_one_source(folder: Path) -> bool:
-    try:
-        open_source(folder)
-    except EmbedwatchError:
-        return False
-    return True
-
-
-def _signature(path: Path) -> Signature:
-    """Return a digest of names, sizes and times of what lies there; contents are not read."""
-    digest = hashlib.blake2b(digest_size=NUMBER_BYTES)
-    for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
-        stat = file.stat()
-        if not file.is_dir():
-            digest.update(f"{file.relative_to(path)}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode("utf-8", "replace"))
-    return digest.hexdigest()
-
-
-def _number(item: _Item) -> int:
-    """Return the number of a delivery: the same for the same content at the same place."""
-    digest = hashlib.blake2b(f"{item.path}\0{item.signature}".encode("utf-8", "replace"), digest_size=NUMBER_BYTES)
-    return int.from_bytes(digest.digest(), "big")

@@ -1,10 +1,11 @@
-"""Receiving: a body becomes a parcel in the heart. Bytes are counted as they come, and few bodies are taken at once."""
+"""Receiving: a body becomes a parcel in the heart. Bytes are counted as they come, and those held are bounded."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from itertools import count
@@ -35,8 +36,15 @@ READERS = 2
 Made = TypeVar("Made")
 
 
+@dataclass
+class _Held:
+    """Bytes of one body that are there."""
+
+    size: int = 0
+
+
 class Receiving:
-    """Takes bodies: at most so many at once, each of at most so many bytes and seconds.
+    """Takes bodies: each of at most so many bytes and seconds, and all at once of so many bytes.
 
     Args:
         heart: keeps what is accepted.
@@ -46,7 +54,7 @@ class Receiving:
 
     def __init__(self, heart: Heart, live: Live, *, clock: Callable[[], float] = time.time) -> None:
         self._heart, self._live, self._clock = heart, live, clock
-        self._busy = 0
+        self._busy, self._held = 0, 0  # whole bodies that wait or are worked on; bytes of these and of unfinished ones
         self._nobody, self._numbers = f"http-{token_hex(8)}", count()  # for senders that never repeat
         self._readers = anyio.CapacityLimiter(READERS)
 
@@ -62,8 +70,8 @@ class Receiving:
         told: dict[str, Any] = {"role": role, "step": step, "time": self._clock(), "sender": sender, "number": number}
         if not sender:
             told |= {"sender": self._nobody, "number": next(self._numbers)}
-        async with self._hand():
-            body = await self._body(request)
+        self._require_room()
+        async with self._body(request) as body:
             return await self._in_thread(request, body, partial(self._accept_rows, kind=kind, space=space, told=told))
 
     async def parcel(self, request: Request) -> int:
@@ -73,8 +81,8 @@ class Receiving:
             Refusal: with the answer for a request that cannot be accepted.
         """
         _content_type(request, (PARCEL_TYPE,))
-        async with self._hand():
-            body = await self._body(request)
+        self._require_room()
+        async with self._body(request) as body:
             return await self._in_thread(request, body, self._accept_parcel)
 
     def _accept_rows(self, body: bytes, *, kind: str, space: Space, told: dict[str, Any]) -> int:
@@ -91,35 +99,42 @@ class Receiving:
         self._heart.accept(parcel)
         return parcel.rows
 
-    @asynccontextmanager
-    async def _hand(self) -> AsyncIterator[None]:
-        """Hold one of the hands that take bodies; whoever finds none free is asked to come again."""
+    def _require_room(self) -> None:
+        """Ask whoever comes while enough whole bodies wait to come again."""
         if not self._heart.ready:
             raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "not ready to take anything; try again", again_after(SOON))
         if self._busy >= self._live.config.web.max_ingesting:
-            raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, "too many senders at once; try again", again_after(SOON))
-        self._busy += 1
-        try:
-            yield
-        finally:
-            self._busy -= 1
+            raise _too_many()
 
-    async def _body(self, request: Request) -> bytes:
+    @asynccontextmanager
+    async def _body(self, request: Request) -> AsyncIterator[bytes]:
+        """Hold a body. A slow sender takes no room but that of the bytes it sent, so that many keep nobody out."""
+        held = _Held()
+        try:
+            yield await self._read(request, held)
+        finally:
+            self._held -= held.size
+
+    async def _read(self, request: Request, held: _Held) -> bytes:
         """Read a body, however long it claims to be."""
-        limit = self._live.config.web.max_body
+        web = self._live.config.web
         too_large = Refusal(
-            HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body must be at most {size_text(limit)}; send fewer rows at a time"
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+            f"a body must be at most {size_text(web.max_body)}; send fewer rows at a time",
         )
         claimed = request.headers.get("content-length", "")
-        if claimed.isdecimal() and (len(claimed) > len(str(limit)) or int(claimed) > limit):
+        if claimed.isdecimal() and (len(claimed) > len(str(web.max_body)) or int(claimed) > web.max_body):
             raise too_large
-        parts, size = [], 0
+        parts = []
         try:
-            with anyio.fail_after(self._live.config.web.timeout):
+            with anyio.fail_after(web.timeout):
                 async for part in request.stream():
-                    size += len(part)
-                    if size > limit:
+                    held.size += len(part)
+                    self._held += len(part)
+                    if held.size > web.max_body:
                         raise too_large
+                    if self._held > web.max_ingesting * web.max_body:
+                        raise _too_many()
                     parts.append(part)
         except TimeoutError as error:
             raise Refusal(HTTPStatus.REQUEST_TIMEOUT, "the body must come faster; send fewer rows at a time") from error
@@ -137,6 +152,7 @@ class Receiving:
         def unpack_and_work() -> Made:
             return work(bodies.decompressed(body, encoding, limit=limit))
 
+        self._busy += 1
         try:
             return await run_sync(unpack_and_work, limiter=self._readers)
         except bodies.TooLarge as error:
@@ -153,6 +169,12 @@ class Receiving:
             if isinstance(error, Refused) and error.reason == "too_large":
                 raise Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(error)) from error
             raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from error
+        finally:
+            self._busy -= 1
+
+
+def _too_many() -> Refusal:
+    return Refusal(HTTPStatus.TOO_MANY_REQUESTS, "too many senders at once; try again", again_after(SOON))
 
 
 def _content_type(request: Request, known: Collection[str]) -> str:

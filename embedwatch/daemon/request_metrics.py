@@ -10,22 +10,10 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.openmetrics import exposition as openmetrics
 
-from embedwatch.exposition import PREFIX, Family
+from embedwatch.exposition import RELOAD_SUCCESSFUL, RELOAD_TIME, REQUESTS
 
-__all__ = ["FAMILIES", "RequestMetrics", "with_own"]
+__all__ = ["RequestMetrics", "with_own"]
 
-REQUESTS = Family(
-    f"{PREFIX}http_requests_total", "Requests that were answered.", "counter", ("handler", "method", "code")
-)
-RELOAD_SUCCESSFUL = Family(
-    f"{PREFIX}config_last_reload_successful", "1 where the configuration read last was right and is in use."
-)
-RELOAD_TIME = Family(
-    f"{PREFIX}config_last_reload_success_timestamp_seconds",
-    "When a configuration was last taken over, in seconds since 1970.",
-)
-FAMILIES = (REQUESTS, RELOAD_SUCCESSFUL, RELOAD_TIME)
-"""Families that the daemon adds to those of the exposition."""
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 OTHER = "other"
 END = b"# EOF\n"

@@ -1,4 +1,4 @@
-"""Slots: what waits for each Space, bounded in bytes; what does not fit is refused before it is acknowledged."""
+"""Slots: what waits for each Space, and its open window, bounded in bytes; what does not fit is refused at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from embedwatch.core.snapshot import Snapshot, Space
 from embedwatch.parcels import Parcel
 from embedwatch.window import Window
 
-__all__ = ["Draining", "Entry", "Full", "Refused", "Slot", "Slots", "Unstorable"]
+__all__ = ["USUAL_ROLE", "Crowded", "Draining", "Entry", "Full", "Refused", "Slot", "Slots", "Unstorable"]
 
 SOONEST, LATEST = 1.0, 60.0
 """Seconds after which a sender may try again, at the least and at the most."""
@@ -46,6 +46,12 @@ class Full(_Later):
     """The slot of the Space, or all of them together, hold as much as they may."""
 
     reason = "full"
+
+
+class Crowded(Full):
+    """The open windows of all Spaces would take more than they may."""
+
+    reason = "windows"
 
 
 class Draining(_Later):
@@ -103,6 +109,8 @@ class Slot:
     """D of the rows in its open window, and of those that wait."""
     layout: Layout | None = None
     """Of the states in its open window, and of those that wait."""
+    window: int = 0
+    """Bytes that its open window can come to take, with what waits."""
     busy: bool = False
     """Whether the evaluator knows that something waits."""
     coming: int = 0
@@ -143,6 +151,7 @@ class Slots:
         slot_bytes: the most bytes that wait for one Space.
         pending_bytes: the most that wait for all of them.
         max_spaces: the most Spaces.
+        window_bytes: the most that open windows can come to take; `None` for any number.
         ticks: seconds by a clock that never jumps.
 
     Example:
@@ -152,15 +161,24 @@ class Slots:
     """
 
     def __init__(
-        self, *, slot_bytes: int, pending_bytes: int, max_spaces: int, ticks: Callable[[], float] = lambda: 0.0
+        self,
+        *,
+        slot_bytes: int,
+        pending_bytes: int,
+        max_spaces: int,
+        window_bytes: int | None = None,
+        ticks: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._slot_bytes, self._pending_bytes, self._max_spaces = slot_bytes, pending_bytes, max_spaces
+        self._window_bytes = window_bytes
         self._ticks = ticks
         self._slots: dict[Space, Slot] = {}
         self._lock = threading.RLock()
         self._pace = FIRST_PACE
         self.size = 0
         """Bytes that wait, of all slots."""
+        self.windows = 0
+        """Bytes that the open windows of all slots can come to take."""
 
     def __iter__(self) -> Iterator[Slot]:
         with self._lock:
@@ -171,19 +189,20 @@ class Slots:
         """Parcels that wait."""
         return sum(len(slot.waiting) for slot in self)
 
-    def reserve(self, parcel: Parcel, size: int, layout: Layout | None = None) -> Slot:
+    def reserve(self, parcel: Parcel, size: int, layout: Layout | None = None, *, window: int = 0) -> Slot:
         """Make room for a parcel; `put` or `release` has to follow.
+
+        Args:
+            parcel: what comes.
+            size: its bytes.
+            layout: of the states in it.
+            window: bytes that a window can come to take that holds it.
 
         Raises:
             Full: if there is none now.
             Refused: if there never will be.
         """
-        if size > min(self._slot_bytes, self._pending_bytes):
-            raise Refused(
-                f"a parcel must have at most {min(self._slot_bytes, self._pending_bytes):,} bytes, got {size:,}; "
-                "send fewer rows at a time",
-                reason="too_large",
-            )
+        self._require_possible(size, window)
         with self._lock:
             slot = self._slots.get(parcel.space) or self._new(parcel.space, parcel.role or USUAL_ROLE)
             slot.check(parcel, layout)
@@ -196,10 +215,41 @@ class Slots:
                         f"the slot {name} must hold at most {most:,} bytes, it holds {held:,}; send it again later",
                         retry_after=min(max(held / self._pace, SOONEST), LATEST),
                     )
+            self._require_window(slot, window)
             self._slots.setdefault(slot.space, slot)
             self._claim(slot, parcel, size, layout)
+            self._open(slot, window)
             slot.coming += 1
         return slot
+
+    def _require_possible(self, size: int, window: int) -> None:
+        most = min(self._slot_bytes, self._pending_bytes)
+        if size > most:
+            raise Refused(
+                f"a parcel must have at most {most:,} bytes, got {size:,}; send fewer rows at a time",
+                reason="too_large",
+            )
+        if self._window_bytes is not None and window > self._window_bytes:
+            raise Refused(
+                f"a window must take at most {self._window_bytes:,} bytes, got a dimension that needs {window:,}; "
+                "raise `storage.windows`",
+                reason="too_large",
+            )
+
+    def _require_window(self, slot: Slot, window: int) -> None:
+        """Refuse what would open a window, or make it larger, where all of them take what they may."""
+        grown = self.windows + max(window - slot.window, 0)
+        if self._window_bytes is not None and grown > max(self._window_bytes, self.windows):
+            raise Crowded(
+                f"open windows must take at most {self._window_bytes:,} bytes, got one more that needs {window:,}; "
+                "send it again when others have closed, or raise `storage.windows`",
+                retry_after=LATEST,
+            )
+
+    def _open(self, slot: Slot, window: int) -> None:
+        """Count what the window of a slot can come to take."""
+        self.windows += max(window - slot.window, 0)
+        slot.window = max(slot.window, window)
 
     def _new(self, space: Space, role: str) -> Slot:
         if len(self._slots) >= self._max_spaces:
@@ -243,6 +293,12 @@ class Slots:
             slot.busy = bool(slot.waiting)
         return slot
 
+    def reopen(self, slot: Slot, *, dimension: int | None, layout: Layout | None, window: int) -> None:
+        """Say that a slot has an open window from before, without bounds: all of it was acknowledged."""
+        with self._lock:
+            slot.dimension, slot.layout = dimension, layout
+            self._open(slot, window)
+
     def take(self, slot: Slot, size: int) -> list[Entry]:
         """Take the oldest parcels of a slot, one at least, until they have so many bytes; they still count."""
         with self._lock:
@@ -267,6 +323,8 @@ class Slots:
         with self._lock:
             if not slot.waiting and not slot.coming:
                 slot.dimension = slot.layout = None
+                self.windows -= slot.window
+                slot.window = 0
 
     def forget(self, age: float) -> list[Space]:
         """Drop the Spaces that were not heard of for so many seconds and hold nothing; return them."""
@@ -274,5 +332,5 @@ class Slots:
         with self._lock:
             gone = [space for space, slot in self._slots.items() if not slot.size and now - slot.heard > age]
             for space in gone:
-                del self._slots[space]
+                self.windows -= self._slots.pop(space).window
         return gone

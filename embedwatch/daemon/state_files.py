@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 from embedwatch.core.errors import UsageError
+from embedwatch.daemon.state_log import hides_transactions, log_of
 
-__all__ = ["SCHEMA_VERSION", "NewerError", "connect", "hold", "set_aside"]
+__all__ = ["MEMORY", "SCHEMA_VERSION", "NewerError", "Opened", "connect", "hold", "set_aside"]
 
 LOCK = "lock"
 BUSY_SECONDS = 5.0
+MEMORY = ":memory:"
+"""What SQLite calls a database that lies nowhere."""
 
 MIGRATIONS = (
     (
@@ -41,23 +45,54 @@ class NewerError(UsageError):
     """The file is of a later version; it is no damage."""
 
 
-def connect(path: str) -> sqlite3.Connection:
+class Opened(NamedTuple):
+    """A database, and a copy of its log where damage in that hides what was acknowledged."""
+
+    database: sqlite3.Connection
+    damaged: Path | None = None
+
+
+def connect(path: str) -> Opened:
     """Open a database, look whether it is whole, and bring it to this version.
 
     Raises:
         sqlite3.DatabaseError: if it is damaged.
     """
+    _require_content(Path(path))
     database = sqlite3.connect(path, timeout=BUSY_SECONDS, check_same_thread=False, isolation_level=None)
     try:
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = FULL")
+        damaged = _kept_log(database, Path(path))
         if database.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
             raise sqlite3.DatabaseError("pages contradict one another")
         _migrate(database, path)
     except BaseException:
         database.close()
         raise
-    return database
+    return Opened(database, damaged)
+
+
+def _require_content(path: Path) -> None:
+    """Refuse an empty file with a log that is none: SQLite would throw the log away.
+
+    Raises:
+        sqlite3.DatabaseError: if it is one; the file has a page before there is a log.
+    """
+    log = log_of(path)
+    if path.is_file() and not path.stat().st_size and log.is_file() and log.stat().st_size:
+        raise sqlite3.DatabaseError("the file is empty, and its log is not")
+
+
+def _kept_log(database: sqlite3.Connection, path: Path) -> Path | None:
+    """Copy the log where damage in it hides transactions, before it is written over."""
+    taken = int(database.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()[1])
+    if path.name == MEMORY or not hides_transactions(log_of(path), max(taken, 0)):
+        return None
+    try:
+        return Path(shutil.copyfile(log_of(path), log_of(_aside(path))))
+    except OSError:  # no room: it is said all the same
+        return log_of(path)
 
 
 def _migrate(database: sqlite3.Connection, path: str) -> None:
@@ -104,9 +139,13 @@ def hold(folder: Path) -> IO[str]:
     return handle
 
 
+def _aside(path: Path) -> Path:
+    return path.with_name(f"{path.name}.damaged-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}")
+
+
 def set_aside(path: Path) -> Path:
     """Move a damaged file, and what belongs to it, out of the way; return where it is now."""
-    aside = path.with_name(f"{path.name}.damaged-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}")
+    aside = _aside(path)
     for ending in ("", "-wal", "-shm"):
         with suppress(FileNotFoundError):
             Path(f"{path}{ending}").replace(f"{aside}{ending}")

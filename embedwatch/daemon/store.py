@@ -25,13 +25,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from embedwatch.core.errors import UsageError
 from embedwatch.core.snapshot import Space
-from embedwatch.daemon.state_files import SCHEMA_VERSION, NewerError, connect, hold, set_aside
+from embedwatch.daemon.state_files import MEMORY, SCHEMA_VERSION, NewerError, connect, hold, set_aside
 
-__all__ = ["SCHEMA_VERSION", "Delivery", "Kept", "Saved", "Store", "VerdictState"]
+__all__ = ["SCHEMA_VERSION", "Delivery", "JsonTexts", "Kept", "Saved", "Store", "VerdictState"]
 
 log = logging.getLogger(__name__)
 
@@ -82,13 +82,51 @@ class Saved:
     verdicts: Sequence[VerdictState] = ()
 
 
+class JsonTexts(Sequence[dict[str, Any]]):
+    """JSON objects that stay text until they are asked for: as text they take a fifth.
+
+    Args:
+        texts: each of one object.
+
+    Example:
+        >>> texts = JsonTexts(['{"a": 1}', '{"a": 2}'])
+        >>> texts[-1], len(texts[:1])
+        ({'a': 2}, 1)
+    """
+
+    def __init__(self, texts: Iterable[str] = ()) -> None:
+        self._texts = list(texts)
+
+    def add(self, text: str) -> None:
+        """Add one at the end.
+
+        Raises:
+            ValueError: if it is no JSON.
+        """
+        json.loads(text)
+        self._texts.append(text)
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    @overload
+    def __getitem__(self, place: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, place: slice) -> JsonTexts: ...
+    def __getitem__(self, place: int | slice) -> dict[str, Any] | JsonTexts:
+        if isinstance(place, slice):
+            return JsonTexts(self._texts[place])
+        found: dict[str, Any] = json.loads(self._texts[place])
+        return found
+
+
 @dataclass
 class Kept:
     """What was found of a Space."""
 
     window: bytes | None = None
     entries: list[tuple[int, bytes]] = field(default_factory=list)
-    snapshots: list[dict[str, Any]] = field(default_factory=list)
+    snapshots: JsonTexts = field(default_factory=JsonTexts)
     verdicts: list[VerdictState] = field(default_factory=list)
 
 
@@ -124,7 +162,7 @@ class Store:
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
         self.damaged: Path | None = None
-        """Where a damaged file was moved."""
+        """Where a damaged file was moved, or a damaged log was copied."""
         self.saved_at: float | None = None
         """When something was saved last, in seconds since the epoch."""
         self._lock = threading.Lock()
@@ -136,10 +174,10 @@ class Store:
 
     def _open(self) -> sqlite3.Connection:
         if self.folder is None:
-            return connect(":memory:")
+            return connect(MEMORY).database
         path = self.folder / FILE
         try:
-            return connect(str(path))
+            database, self.damaged = connect(str(path))
         except NewerError:
             self._let_go()
             raise
@@ -148,13 +186,16 @@ class Store:
             raise UsageError(f"`storage` must be a folder to write in, got {self.folder}: {error}") from error
         except sqlite3.DatabaseError as error:
             return self._afresh(error)
+        if self.damaged is not None:
+            log.error("embedwatch: the log of state %s is damaged; what it hides is in %s", path, self.damaged)
+        return database
 
     def _afresh(self, error: Exception) -> sqlite3.Connection:
         """Move the damaged file aside and begin an empty one."""
         path = (self.folder or Path()) / FILE
         self.damaged = set_aside(path)
         log.error("embedwatch: state %s is damaged (%s); moved to %s, begins empty", path, error, self.damaged)
-        return connect(str(path))
+        return connect(str(path)).database
 
     def add(self, delivery: Delivery) -> int | None:
         """Store a delivery, on the disk when this returns; return its number, or `None` where it is known already.
@@ -262,7 +303,7 @@ class Store:
         for number, key, data in self._rows("SELECT id, space, parcel FROM inbox ORDER BY id"):
             found.setdefault(key, Kept()).entries.append((number, data))
         for key, text in self._rows("SELECT space, snapshot FROM snapshots ORDER BY id"):
-            found.setdefault(key, Kept()).snapshots.append(json.loads(text))
+            found.setdefault(key, Kept()).snapshots.add(text)
         for key, name, since, text in self._rows("SELECT space, name, since, verdict FROM verdicts ORDER BY name"):
             found.setdefault(key, Kept()).verdicts.append(VerdictState(name, since, json.loads(text)))
         return {Space(**json.loads(key)): kept for key, kept in found.items()}

@@ -42,7 +42,7 @@ ANOTHER = "another_check"
 
 def can_fail(check: type[Check]) -> bool:
     """Return whether a Check knows a `fail`; one that only warns has no alert of its own."""
-    limits = [check.limit, *([check.floor] if issubclass(check, RangeCheck) else [])]
+    limits = [check.limit, *([check.floor] if check.floor else [])]
     return any(limit is None or limit.fail is not None for limit in limits)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,7 @@ __all__ = ["HEAD", "Estimate", "Size", "estimate", "roles_of", "specimen"]
 PLAN = ("watching", "training", "token", "table", "tokens", "embedding")
 """Roles of the places that a Monitor has once; every further one is `hidden`."""
 MORE = "hidden"
+ATTENTION = "attention"
 HEAD = "head"
 """Stands for the role of one head: its vectors are judged as those of its layer are."""
 NAMES = {
@@ -40,6 +41,7 @@ NAMES = {
     "tokens": "embedding.tokens.weight",
     "embedding": "embedding",
     MORE: "layers.15",
+    ATTENTION: "layers.15.attention",
     HEAD: "layers.15",
 }
 """Role to the name of a place, as long as such names are."""
@@ -50,6 +52,14 @@ ONCE, EACH_MODEL = "", "model"
 """Stand for the role of what there is one of, in all or for each model."""
 ABOUT = re.compile(r'(?:place|collector)="([^"]*)"')
 """What a series is about: its place, or the collector that it comes from."""
+TRAFFIC = (
+    ("/metrics", "GET", 200),
+    ("/api/v1/ingest/{model:path}/{place}", "POST", 202),
+    ("/api/v1/parcels", "POST", 202),
+    ("/-/healthy", "GET", 200),
+    ("/-/ready", "GET", 200),
+)
+"""Requests that a daemon usually answers; each other one adds a series."""
 HEAD_TOLD = re.compile(r'head="|/head=')
 
 
@@ -76,6 +86,7 @@ class Estimate:
         roles: role to the number of such places of each model.
         families: name of a family to its size, the largest first.
         places: role to the size of one place of it.
+        daemon: of the daemon itself; nothing where there is none.
         limit: the most series that a sink exposes unless told otherwise.
     """
 
@@ -83,6 +94,7 @@ class Estimate:
     roles: Mapping[str, int]
     families: Mapping[str, Size]
     places: Mapping[str, Size]
+    daemon: Size = Size()
     limit: int = MAX_SERIES
 
     @property
@@ -96,11 +108,12 @@ class Estimate:
         return self.limit - self.total.series
 
 
-def roles_of(places: int, *, heads: int = 0) -> dict[str, int]:
+def roles_of(places: int, *, attention: int = 0, heads: int = 0) -> dict[str, int]:
     """Return the roles of so many places of a model, in the order in which a Monitor comes to have them.
 
     Args:
         places: those included that are no modules: the table, the training, the Monitor itself.
+        attention: layers whose attention is watched besides.
         heads: heads of each hidden place that are Spaces of their own.
 
     Example:
@@ -108,24 +121,30 @@ def roles_of(places: int, *, heads: int = 0) -> dict[str, int]:
         {'watching': 1, 'training': 1, 'token': 1, 'table': 1, 'tokens': 1, 'embedding': 1, 'hidden': 2, 'head': 8}
     """
     found = Counter([*PLAN[:places], *[MORE] * (places - len(PLAN))])
-    return {**found, **({HEAD: heads * found[MORE]} if heads and found[MORE] else {})}
+    more = {ATTENTION: attention, HEAD: heads * found[MORE]}
+    return {**found, **{role: number for role, number in more.items() if number}}
 
 
-def estimate(*, places: int = 10, models: int = 1, heads: int = 0) -> Estimate:
+def estimate(
+    *, places: int = 10, attention: int = 8, models: int = 1, heads: int = 0, daemon: bool = False
+) -> Estimate:
     """Return what would be exposed. It imports the modules of all statistics, and torch with them.
 
     Args:
         places: of each model, see `roles_of`.
+        attention: layers of each model whose attention is watched.
         models: watched by one process.
         heads: of each hidden place, as Spaces of their own.
+        daemon: whether it is a daemon that exposes them, which has numbers of its own.
 
     Raises:
         UsageError: for a number out of range.
     """
-    for name, number, least in (("places", places, 1), ("models", models, 1), ("heads", heads, 0)):
+    given = (("places", places, 1), ("attention", attention, 0), ("models", models, 1), ("heads", heads, 0))
+    for name, number, least in given:
         if number < least:
             raise UsageError(f"`{name}` must be at least {least}, got {number}; give a larger number")
-    roles = roles_of(places, heads=heads)
+    roles = roles_of(places, attention=attention, heads=heads)
     families: dict[str, Size] = {}
     sizes = dict.fromkeys(roles, Size())
     for family, role, size in _lines(_exposed(roles)):
@@ -133,19 +152,27 @@ def estimate(*, places: int = 10, models: int = 1, heads: int = 0) -> Estimate:
         families[family] = families.get(family, Size()) + size * times
         if role in roles:
             sizes[role] += size
+    own = Size()
+    for family, size in _of_daemon(frozenset(families)) if daemon else ():
+        families[family] = families.get(family, Size()) + size
+        own += size
     largest = sorted(families.items(), key=lambda each: (-each[1].series, each[0]))
-    return Estimate(models, roles, dict(largest), sizes)
+    return Estimate(models, roles, dict(largest), sizes, own)
 
 
 def _lines(text: str) -> Iterator[tuple[str, str, Size]]:
     """Yield for each line of an exposition its family, the role of what it is about, and its size."""
+    for family, told, line in _told(text):
+        yield family, _role(line) if told else ONCE, Size(int(told), len(line.encode()))
+
+
+def _told(text: str) -> Iterator[tuple[str, bool, str]]:
+    """Yield for each line of an exposition its family, whether it is a series, and the line."""
     family = ""
     for line in text.splitlines(keepends=True):
-        if line.startswith("#"):
-            family = line.split()[2]
-            yield family, ONCE, Size(bytes=len(line.encode()))
-        else:
-            yield family, _role(line), Size(1, len(line.encode()))
+        is_series = not line.startswith("#")
+        family = family if is_series else line.split()[2]
+        yield family, is_series, line
 
 
 def _role(line: str) -> str:
@@ -159,13 +186,33 @@ def _role(line: str) -> str:
     return next((role for role, name in NAMES.items() if name == place), ONCE)
 
 
+def _of_daemon(known: Container[str]) -> Iterator[tuple[str, Size]]:
+    """Yield family and size of each line that a daemon adds: of its own Space, its requests and its process."""
+    from embedwatch.daemon.own_report import SPACE, Tally, report
+    from embedwatch.daemon.request_metrics import RequestMetrics
+
+    snapshot = report(Tally().news(saved_at=TIME), time=TIME, seconds=1.0, errors={}, off=[])
+    verdicts = Judge([check() for check in registered(Check).values()]).judge(snapshot)
+    requests = RequestMetrics()
+    for request in TRAFFIC:
+        requests.count(*request)
+    for family, is_series, line in _told(_published([(snapshot, verdicts)]) + requests.text("").decode()):
+        ours = f'model="{SPACE.model}"' in line or f'collector="{SPACE}"' in line
+        if ours or family not in known:
+            yield family, Size(int(is_series), len(line.encode()))
+
+
 def _exposed(roles: Iterable[str]) -> str:
     """Return what the sink exposes of one place of each role."""
+    return _published(specimen(role) for role in roles)
+
+
+def _published(windows: Iterable[tuple[Snapshot, Sequence[Verdict]]]) -> str:
     published: list[bytes] = []
     publisher = Publisher(
         lambda publication: published.append(publication.text), max_series=sys.maxsize, clock=lambda: TIME
     )
-    publisher.write_all([specimen(role) for role in roles])
+    publisher.write_all(windows)
     return published[-1].decode()
 
 

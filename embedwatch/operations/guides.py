@@ -180,6 +180,62 @@ GUIDES: dict[str, Guide] = {
         commands={"Where series come from": "embedwatch metrics --estimate --places 100"},
         silence="Until there are fewer; what is left out stays left out.",
     ),
+    "EmbedwatchConfigRefused": Guide(
+        meaning="The daemon read its configuration again, found it wrong, and went on with the one before.",
+        impact="What was changed is not in use: a new token does not open, a new limit does not hold. After a restart "
+        "the daemon would not start at all.",
+        diagnosis="The log of the daemon says which setting is wrong and where. A file that the configuration names "
+        "may be missing or unreadable for its user: tokens, users, certificates.",
+        mitigation="Mend the file, check it, and let it be read again: SIGHUP, or POST /-/reload where allowed.",
+        queries={
+            "Which daemons refused one": "embedwatch_config_last_reload_successful == 0",
+            "Age of the configuration in use": "time() - embedwatch_config_last_reload_success_timestamp_seconds",
+        },
+        commands={
+            "What is wrong with the file": "embedwatch config check FILE",
+            "Read it again": "kill -HUP PID",
+        },
+        silence="While the file is being worked on; the daemon goes on as before.",
+    ),
+    "EmbedwatchRefused": Guide(
+        meaning="The daemon did not take what a sender gave it, and would not take it later either, or could not "
+        "write it to its disk. The label `reason` says why. What is only too much for now is not counted here.",
+        impact="These rows are in no window: their Space is judged without them, or not at all.",
+        diagnosis="`role`, `dimension`, `layout`: a sender names a Space that has other rows, mostly one name for two "
+        "models or versions. `too_many_spaces`: names are made from something unbounded. `too_large`: more rows at "
+        "once than fit. `unreadable`: it is no parcel of this version. `unstorable`: the disk is full or read-only.",
+        mitigation="Name another place, run one version on all senders, send fewer rows at a time, or make room on the "
+        "disk; for more Spaces raise `evaluation.max_spaces`.",
+        queries={
+            "Refusals by reason": "sum by (instance, reason) (increase(embedwatch_parcels_refused_total[1h])) > 0",
+            "What is accepted meanwhile": "sum by (instance) (rate(embedwatch_parcels_accepted_total[15m]))",
+            "Answers by status": "sum by (handler, code) (rate(embedwatch_http_requests_total[15m]))",
+        },
+        commands={
+            "The last refusals, with Space and reason": "curl http://HOST:9477/api/v1/failures",
+            "Whether the limits are as they are meant": "embedwatch config check FILE",
+        },
+        silence="While a sender that is known to be wrong is being changed; match its `reason`.",
+    ),
+    "EmbedwatchStateLost": Guide(
+        meaning="When the daemon started, parts of the state on its disk could not be read: a damaged file, or parts "
+        "that another version wrote.",
+        impact="Rows of open windows, earlier windows, or the dates of verdicts are missing. Judging goes on with what "
+        "could be read and with all that comes.",
+        diagnosis="The log of the start names each part. A damaged file was put aside beside the state. Was the "
+        "machine without power, the disk full, or the version of embedwatch changed?",
+        mitigation="Nothing has to be done for what comes now. Keep the file that was put aside until the cause is "
+        "known; look at the disk.",
+        queries={
+            "Parts that could not be read": "embedwatch_state_unrestored > 0",
+            "When the daemon started": "process_start_time_seconds",
+        },
+        commands={
+            "How the state stands": "curl http://HOST:9477/api/v1/status",
+            "A start that says more": "embedwatch serve --config.file FILE --log.level debug",
+        },
+        silence="When the cause is known: it stays until the next restart.",
+    ),
     "EmbedwatchWatchdog": Guide(
         meaning="Nothing is wrong: this alert fires always, so that a receiver can complain when it stops coming.",
         impact="None while it fires. Where it stops, no other alert arrives either.",

@@ -9,6 +9,7 @@ import json
 
 from embedwatch.exposition import PREFIX
 from embedwatch.operations.alerts import Alert, Signal, Trial
+from embedwatch.operations.daemon_alerts import daemon_alerts
 from embedwatch.operations.promql import BRIDGE, PROCESS, SELDOM, by, select
 
 __all__ = ["JOBS", "own_alerts"]
@@ -39,6 +40,7 @@ def own_alerts() -> list[Alert]:
         _collector_failed(),
         _label_overflow(),
         _series_dropped(),
+        *daemon_alerts(),
         _watchdog(),
     ]
 
@@ -69,9 +71,10 @@ def _down() -> Alert:
 
 def _stale() -> Alert:
     metric = f"{PREFIX}window_timestamp_seconds"
-    late = f"time() - {select(metric, unequal=SELDOM)} > {STALE_AFTER * SECONDS}"
+    late = f"time() - last_over_time({select(metric, unequal=SELDOM)}[{BRIDGE}m]) > {STALE_AFTER * SECONDS}"
     others = "".join(f",{name}!={json.dumps(value)}" for name, value in SELDOM.items())
-    query = f"max by (place) (time() - {metric}{{job=%q,instance=%q,model=%q{others}}}) > {STALE_AFTER * SECONDS}"
+    asked = f"last_over_time({metric}{{job=%q,instance=%q,model=%q{others}}}[{BRIDGE}m])"
+    query = f"max by (place) (time() - {asked}) > {STALE_AFTER * SECONDS}"
     return Alert(
         name="EmbedwatchStale",
         expr=by("count", MODEL, late),
@@ -94,6 +97,7 @@ def _stale() -> Alert:
             lag=STALE_AFTER,
         ),
         hold=DOWN_AFTER,
+        bridge=BRIDGE,
     )
 
 

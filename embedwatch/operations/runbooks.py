@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 
-from embedwatch.core.check import STORED, Check, RangeCheck
+from embedwatch.core.check import STORED, Check
 from embedwatch.core.verdict import Limit
 from embedwatch.exposition import (
     CHECK_FAILED_TIME,
@@ -100,7 +100,7 @@ def _look(family: Family | None, name: str) -> str:
 
 
 def _judged(check: type[Check]) -> str:
-    limits = [limit for limit in (check.limit, check.floor if issubclass(check, RangeCheck) else None) if limit]
+    limits = [limit for limit in (check.limit, check.floor) if limit]
     if not limits:
         return "It judges relative to what was before."
     return f"Limits: {'; '.join(map(_limit, limits))}."

@@ -77,7 +77,7 @@ class Publisher:
             self._publish()
 
     def remember(self, closed: Mapping[Space, float]) -> None:
-        """Say of Spaces whose windows are gone only when the last one closed, and publish."""
+        """Say of Spaces when their last window closed, and nothing else, and publish."""
         with self._lock:
             for each, when in closed.items():
                 space = self._space(each)

@@ -73,7 +73,7 @@ class SpaceSeries:
 
     def remember(self, closed: float) -> None:
         """Say when its last window closed, and nothing else of it."""
-        self._try(self.collector, _of(self._window, WINDOW_TIME).put, self.labels, closed)
+        self._try(self.collector, _of(self._window, WINDOW_TIME).renew, self.labels, closed)
         self._encode()
 
     def write(self, snapshot: Snapshot, verdicts: Sequence[Verdict]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,6 +51,15 @@ def made(*arguments: str) -> dict[str, Any]:
     assert result.exit_code == 0, result.output
     data: dict[str, Any] = yaml.safe_load(result.stdout)
     return data
+
+
+def test_for_machines_the_same_rules_are_json(tmp_path: Path) -> None:
+    file = tmp_path / "rules.yml"
+    result = run("--json", "--out", file)
+    assert result.exit_code == 0, result.output
+    assert json.loads(file.read_text()) == made()
+    tests = run("--json", "--tests").stdout
+    assert json.loads(tests) == made("--tests")
 
 
 def rules_of(data: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -12,12 +12,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from embedwatch.cli import main
 from tests.daemon.serving import ask, npy, raw, send, until
+from tests.loading import tiny
 
 ROOT = Path(__file__).parents[2]
 
@@ -167,6 +169,49 @@ def test_check(tmp_path: Path) -> None:
     assert (result.exit_code, result.stderr.count("\n")) == (2, 4)
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("log: {level: inof}", 'did you mean "info"?'),
+        ("log: {level: xyz}", "choose one of them"),
+        ("sources: [{kind: checkpoint, path: x, name: n}]", 'did you mean "checkpoints"?'),
+        ("sources: [{kind: files, path: /, name: /n}]", "must be one line of up to 200 letters"),
+        ("sources: [{kind: files, path: /}]", "`sources[0].name`: must be given; add it"),
+        ("evaluation: {only: [normz]}", 'did you mean "norm"?'),
+        ("evaluation: {skip: [colapse]}", 'did you mean "collapse"?'),
+        ("sinks: ['jsonl:']", "must be written jsonl:PATH"),
+        ("sinks: [log:x]", "must be written log, got 'log:x'"),
+        ("web: [", "must be YAML"),
+    ],
+)
+def test_check_says_in_one_line_what_to_do(tmp_path: Path, text: str, told: str) -> None:
+    file = tmp_path / "e.yaml"
+    file.write_text(text)
+    result = run("config", "check", file)
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
+    assert told in result.stderr
+    for_machines = run("config", "check", file, "--json")
+    assert (for_machines.exit_code, for_machines.stderr) == (2, "")
+    assert json.loads(for_machines.stdout) == {
+        "file": str(file),
+        "right": False,
+        "problems": [result.stderr.removesuffix("\n")],
+    }
+
+
+def test_what_is_right_and_what_is_shown_are_there_for_machines_too(tmp_path: Path) -> None:
+    file = tmp_path / "e.yaml"
+    file.write_text("drain: 5s\nsinks: ['daemon:https://ann:secret@host:9477']")
+    assert json.loads(run("config", "check", file, "--json").stdout) == {
+        "file": str(file),
+        "right": True,
+        "problems": [],
+    }
+    shown = run("config", "show", file, "--json").stdout
+    assert json.loads(shown)["drain"] == "5s"
+    assert "secret" not in shown
+
+
 def test_show_masks_and_can_be_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EMBEDWATCH_EVALUATION__INTERVAL", "7m")
     file = tmp_path / "e.yaml"
@@ -193,3 +238,78 @@ def test_checking_and_help_cost_no_torch() -> None:
             [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env={**os.environ}
         )
         assert done.stdout.splitlines()[-1] == "False", arguments
+
+
+BLOCKERS = {
+    "not there": "import sys\nsys.modules['fastapi'] = None\n",
+    "kept from being imported": (
+        "import sys\n"
+        "class Blocker:\n"
+        "    @staticmethod\n"
+        "    def find_spec(name, path=None, target=None):\n"
+        "        if name == 'fastapi':\n"
+        "            raise ModuleNotFoundError(name)\n"
+        "sys.meta_path.insert(0, Blocker)\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("how", BLOCKERS)
+@pytest.mark.parametrize("command", ["serve", "config check e.yaml", "config show", "config schema"])
+def test_without_the_extra_one_line_says_what_to_install(tmp_path: Path, how: str, command: str) -> None:
+    (tmp_path / "sitecustomize.py").write_text(BLOCKERS[how])
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-m", "embedwatch", *command.split()],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "embedwatch: the daemon must have fastapi, got an installation without; pip install 'embedwatch[daemon]'\n"
+    )
+    assert sorted(path.name for path in tmp_path.iterdir() if path.suffix != "") == ["sitecustomize.py"]
+
+
+@pytest.mark.slow
+def test_checkpoints_are_looked_at_on_schedule_from_the_file_to_the_pages(tmp_path: Path) -> None:
+    """A new one is judged; a broken one and a folder that vanishes are shown, counted and logged once."""
+    folder = tmp_path / "run"
+    tiny.build("bert").save_pretrained(folder / "checkpoint-100")
+    half = folder / "checkpoint-200"
+    half.mkdir()
+    (half / "config.json").write_text('{"model_type": "bert"}')
+    file = tmp_path / "e.yaml"
+    file.write_text(
+        f"evaluation: {{interval: 500ms}}\nsources: [{{kind: checkpoints, path: {folder}, name: run, every: 500ms}}]"
+    )
+    with daemon(tmp_path, "-c", str(file)) as found:
+
+        def metrics() -> str:
+            return ask(found.port, "/metrics").body.decode()
+
+        def space(segment: str) -> dict[str, Any]:
+            shown: dict[str, Any] = ask(found.port, f"/api/v1/spaces/run/token_table?segment={segment}").json
+            return shown
+
+        until(lambda: 'embedwatch_training_step{model="run"} 100.0' in metrics(), "the first checkpoint")
+        tiny.build("bert").save_pretrained(folder / "checkpoint-300")
+        until(lambda: 'embedwatch_training_step{model="run"} 300.0' in metrics(), "the new one")
+        assert [space(segment)["snapshot"]["provenance"]["step"] for segment in ("all", "tokens")] == [300, 300]
+        assert {"collapse", "extreme_norms"} <= {verdict["check"] for verdict in space("all")["verdicts"]}
+        until(lambda: 'stage="audit"' in metrics(), "the broken one")
+        folder.rename(tmp_path / "away")
+        until(lambda: 'stage="poll"' in metrics(), "the folder that is away")
+        failures = ask(found.port, "/api/v1/failures").json
+        told = [each for each in failures if "message" in each]
+        assert [(each["stage"], each["name"]) for each in told] == [("poll", "run"), ("audit", "run")]
+        assert "must exist to be looked at" in told[0]["message"]
+        assert {(each["stage"], each["name"]) for each in failures if "count" in each} == {
+            ("poll", "run"),
+            ("audit", "run"),
+        }
+        for stage in ("poll", "audit"):
+            assert sum(f"{stage} 'run' failed; it counts" in line for line in found.lines) == 1

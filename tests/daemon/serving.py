@@ -49,11 +49,16 @@ class Reply(NamedTuple):
 
 @contextmanager
 def serving(
-    folder: Path, *, interval: float = 3600.0, sinks: Sequence[tuple[Sink, bool]] = (), **web: Any
+    folder: Path,
+    *,
+    interval: float = 3600.0,
+    sinks: Sequence[tuple[Sink, bool]] = (),
+    limits: Mapping[str, Any] | None = None,
+    **web: Any,
 ) -> Iterator[Served]:
     flags = {"web": {"listen": ["127.0.0.1:0"], **web}, "log": {"level": "error"}}
     live = Live(lambda: load_config(environment={}, flags=flags))
-    heart = Heart(HeartSettings(folder / "state", interval=interval), sinks=sinks)
+    heart = Heart(HeartSettings(folder / "state", interval=interval, **(limits or {})), sinks=sinks)
     server = Server(heart, live)
     server.start()
     try:
@@ -79,7 +84,7 @@ def ask(
 
 
 def send(
-    port: int, body: Any, path: str = "/api/v1/ingest/m/p", kind: str = "application/x-npy", **headers: str
+    port: int, body: Any, path: str = "/api/v1/ingest/m/p", kind: str = "application/x-npy", **headers: Any
 ) -> Reply:
     return ask(port, path, "POST", body, Content_Type=kind, **headers)
 

@@ -31,7 +31,7 @@ from embedwatch.core.sink import Sink
 from embedwatch.core.snapshot import Provenance, Snapshot, Space
 from embedwatch.daemon.bodies import ROW_TYPES
 from embedwatch.parcels import Parcel, parcel_of_snapshot
-from tests.daemon.serving import Served, ask, npy, raw, send, serving, until
+from tests.daemon.serving import Reply, Served, ask, npy, raw, send, serving, until
 
 PARCEL = "application/vnd.embedwatch.parcel"
 TOKEN = "t" * 32
@@ -226,16 +226,22 @@ def test_a_client_that_drips_is_cut_and_told(served: Served) -> None:
 
 
 def test_too_many_at_once_are_told_when_to_come_again(tmp_path: Path) -> None:
-    with serving(tmp_path, max_ingesting=1) as served, raw(served.port) as slow:
-        slow.sendall(
-            b"POST /api/v1/ingest/m/p HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-npy\r\n"
-            b"Content-Length: 1000\r\n\r\nabc"
-        )
-        reply = until(lambda: (found := send(served.port, npy())).status == 429 and found, "a refusal")
+    with serving(tmp_path, max_ingesting=1, max_body="1MiB") as served:
+
+        def beside_a_slow_one() -> Reply:
+            with raw(served.port) as slow:
+                slow.sendall(
+                    b"POST /api/v1/ingest/m/p HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-npy\r\n"
+                    b"Content-Length: 1000000\r\n\r\n" + bytes(900_000)
+                )
+                assert send(served.port, npy()).status == 202, "there is room for a few rows"
+                return send(served.port, npy(8_000))
+
+        # whoever comes second is refused, and that may be the slow one
+        reply = until(lambda: (found := beside_a_slow_one()).status == 429 and found, "a refusal")
         assert int(reply.headers["retry-after"]) >= 1
         assert ask(served.port, "/metrics").status == 200
-        slow.close()
-        until(lambda: send(served.port, npy()).status == 202, "a free hand")
+        until(lambda: send(served.port, npy(8_000)).status == 202, "room")
 
 
 def test_too_many_connections_cut_the_one_that_waits_longest(tmp_path: Path) -> None:
@@ -265,7 +271,7 @@ class Holding(Sink, register=False):
 
 def test_a_full_slot_says_when_to_come_again(tmp_path: Path) -> None:
     sink = Holding()
-    with serving(tmp_path, sinks=[(sink, False)]) as served:
+    with serving(tmp_path, sinks=[(sink, False)], limits={"slot_bytes": 8 << 20}) as served:
         assert send(served.port, npy()).status == 202
         closing = threading.Thread(target=served.heart.close_windows)
         closing.start()

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import safetensors.torch
 import torch
 
-from embedwatch.core import UsageError
+from embedwatch.core import Space, UsageError
 from embedwatch.daemon.heart import Heart, HeartSettings
 from embedwatch.daemon.polling import BACKLOG, Polled, Polling
 from embedwatch.sinks.memory import Memory
+from tests.loading import tiny
 
 NEVER = 1e6
 DEADLINE = 30.0
@@ -49,6 +53,9 @@ class Bench:
     def steps(self) -> list[int | None]:
         return [s.provenance.step for s, _, _ in self.memory.deliveries if s.space.model != "embedwatch"]
 
+    def told(self) -> list[dict[str, Any]]:
+        return [each for each in self.heart.failures() if "message" in each]
+
     def close(self) -> None:
         self.polling.close()
         self.heart.close()
@@ -78,6 +85,17 @@ def single(folder: Path, step: int) -> Path:
     made = folder / f"step-{step}.safetensors"
     generator = torch.Generator().manual_seed(step)
     safetensors.torch.save_file({"vectors": torch.randn(50, 8, generator=generator)}, made)
+    return made
+
+
+def grown(folder: Path, step: int, *, longest: float) -> Path:
+    """Write a checkpoint of a whole model; one row of its table is so many times as long as it was."""
+    model = tiny.build("bert")
+    table = model.get_input_embeddings().weight
+    with torch.no_grad():
+        table[7] *= longest
+    made = folder / f"checkpoint-{step}"
+    model.save_pretrained(made)
     return made
 
 
@@ -146,6 +164,38 @@ def test_a_pickle_is_counted_never_loaded_and_not_tried_again(folder: Path, benc
     assert bench.steps() == [3], "it was replaced"
 
 
+def dated(bench: Bench) -> dict[str, float]:
+    """Return model to when what is shown of it held last, as a scrape gets it."""
+    text = bench.heart.exposition("text/plain", gzip=False)[0].decode()
+    found = re.findall(r'^embedwatch_window_timestamp_seconds\{model="(\w+)".*\} (\S+)$', text, re.MULTILINE)
+    return {model: float(value) for model, value in found}
+
+
+def test_a_file_that_stays_as_it_is_does_not_age_and_one_that_is_gone_does(folder: Path, benches: list[Bench]) -> None:
+    path = vectors(folder / "faq.npy")
+    bench = Bench(Polled("files", path, "faq", every=10.0))
+    benches.append(bench)
+    bench.pass_time()
+    first = dated(bench)["faq"]
+    bench.pass_time(times=1)
+    second = dated(bench)["faq"]
+    assert second > first
+    assert bench.polling.audited == 1, "it was looked at, not read again"
+    path.unlink()
+    bench.pass_time()
+    assert dated(bench)["faq"] == second
+
+
+def test_a_file_is_shown_again_after_a_restart(folder: Path, tmp_path: Path) -> None:
+    path, found = vectors(folder / "faq.npy"), []
+    for _ in range(2):
+        bench = Bench(Polled("files", path, "faq", every=10.0), tmp_path / "state")
+        bench.pass_time()
+        found.append([s.provenance.rows for s, _, _ in bench.memory.deliveries if s.space.model == "faq"])
+        bench.close()
+    assert found == [[100], [100]]
+
+
 def test_a_file_is_audited_when_it_changes(folder: Path, benches: list[Bench]) -> None:
     path = vectors(folder / "faq.npy")
     bench = Bench(Polled("files", path, "faq", every=10.0))
@@ -208,3 +258,98 @@ def test_it_looks_by_itself_until_it_is_closed(folder: Path) -> None:
 def test_a_schedule_is_above_zero(folder: Path) -> None:
     with pytest.raises(UsageError, match="`every` must be above 0 seconds, got 0"):
         Polled("files", folder, "a", every=0)
+
+
+def test_a_token_that_grows_from_checkpoint_to_checkpoint_is_seen_coming_also_after_a_restart(
+    folder: Path, tmp_path: Path
+) -> None:
+    """Each checkpoint by itself is sound: the course is not."""
+    space = Space("run", "token_table", "tokens")
+    statuses = []
+    for restart in range(2):
+        bench = Bench(Polled("checkpoints", folder, "run", every=10.0), tmp_path / "state")
+        for number in range(4):
+            step = 100 * (4 * restart + number + 1)
+            grown(folder, step, longest=1.0 + step / 150)
+            bench.pass_time()
+        (verdict,) = [v for v in bench.heart.verdicts() if v["check"] == "token_norm_growth"]
+        shown = bench.heart.space(space)
+        assert shown is not None
+        assert shown["snapshot"]["provenance"]["step"] == step
+        assert {"token_norm_max", "token_norm_extreme_ratio"} <= set(names(shown))
+        assert "tokens_seen_ratio" not in names(shown), "nobody knows which tokens came"
+        assert bench.polling.errors == {}
+        statuses.append(verdict["status"])
+        bench.close()
+    assert statuses == ["unknown", "warn"]
+    assert "grows" in verdict["reason"]
+
+
+def names(shown: dict[str, Any]) -> list[str]:
+    return [measurement["name"] for measurement in shown["snapshot"]["measurements"]]
+
+
+def test_a_file_of_one_tensor_has_no_tokens(folder: Path, benches: list[Bench]) -> None:
+    bench = Bench(Polled("checkpoints", folder, "run", every=10.0))
+    benches.append(bench)
+    single(folder, 20)
+    bench.pass_time()
+    assert {each["space"]["place"] for each in bench.heart.spaces()} == {"vectors"}
+
+
+def test_what_is_left_out_is_left_out_of_the_tokens_too(folder: Path) -> None:
+    heart = Heart(HeartSettings(interval=NEVER))
+    heart.start()
+    clock = Clock()
+    polling = Polling(heart, [Polled("checkpoints", folder, "run", every=1.0)], skip=["token_norms"], ticks=clock)
+    grown(folder, 1, longest=1.0)
+    for _ in range(3):
+        polling.look()
+        clock.now += 10
+    heart.close_windows()
+    assert [each["space"]["place"] for each in heart.spaces()] == ["token_table"]
+    heart.close()
+
+
+def test_what_goes_wrong_is_counted_shown_once_and_logged_once(
+    folder: Path, benches: list[Bench], caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench(Polled("checkpoints", folder, "run", every=10.0))
+    benches.append(bench)
+    (folder / "step-1.safetensors").write_bytes(b"not one")
+    bench.pass_time()
+    half = folder / "step-2"
+    half.mkdir()
+    (half / "config.json").write_text('{"model_type": "bert"}')
+    bench.pass_time()
+    folder.rename(folder.with_name("away"))
+    bench.pass_time(times=6)
+    stages = [(each["stage"], each["name"], each["reason"]) for each in bench.told()]
+    assert stages == [("poll", "run", "exception"), ("audit", "run", "exception"), ("audit", "run", "exception")]
+    assert "must exist to be looked at" in bench.told()[0]["message"]
+    assert len({each["message"] for each in bench.told()}) == 3
+    counts = {(each["stage"], each["name"]): each["count"] for each in bench.heart.failures() if "count" in each}
+    assert counts == {("audit", "run"): 2, ("poll", "run"): 6} == bench.polling.errors
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == [
+        "embedwatch: audit 'run' failed; it counts as unknown",
+        "embedwatch: audit 'run' failed again",
+        "embedwatch: poll 'run' failed; it counts as unknown",
+        "embedwatch: poll 'run' failed 5 times in a row",
+    ]
+    metrics = bench.heart.exposition("", gzip=False)[0].decode()
+    own = 'model="embedwatch",place="daemon",segment="all"'
+    named = own.replace(",", ',name="run",', 1) + ',stage="poll"'
+    assert f"embedwatch_errors_total{{{named}}} 6.0\n" in metrics
+    assert f"embedwatch_parts_off{{{own}}} 1.0\n" in metrics
+    folder.with_name("away").rename(folder)
+    bench.pass_time(times=1)
+    assert f"embedwatch_parts_off{{{own}}} 0.0\n" in bench.heart.exposition("", gzip=False)[0].decode()
+
+
+def test_an_exception_that_is_not_ours_is_told_without_its_text(folder: Path, benches: list[Bench]) -> None:
+    """Its text may quote data."""
+    bench = Bench(Polled("checkpoints", folder, "run", every=10.0))
+    benches.append(bench)
+    with bench.polling._guard("audit", "run"):
+        float("vector 0.12345")
+    assert [each["message"] for each in bench.told()] == ["ValueError"]

@@ -43,7 +43,7 @@ def test_a_parcel_leaves_the_inbox_with_the_window_that_it_went_into(tmp_path: P
     with closing(Store(tmp_path)) as store:
         kept = store.restore()[SPACE]
         assert (kept.window, kept.entries) == (b"window", [(second, b"rows")])
-        assert (kept.snapshots, kept.verdicts) == ([{"rows": 1}], [state])
+        assert (list(kept.snapshots), kept.verdicts) == ([{"rows": 1}], [state])
         store.save([Saved(SPACE, None)])
         assert store.restore()[SPACE].window is None
 
@@ -128,7 +128,7 @@ def test_a_file_of_version_1_is_brought_to_this_one(tmp_path: Path) -> None:
         database.executescript(VERSION_1.read_text(encoding="utf-8"))
     with closing(Store(tmp_path)) as store:
         kept = store.restore()[SPACE]
-        assert (kept.entries, kept.snapshots) == ([(1, b"rows")], [{"schema": 1}])
+        assert (kept.entries, list(kept.snapshots)) == ([(1, b"rows")], [{"schema": 1}])
         assert store.knows("w0", 7)
         store.save([Saved(SPACE, None, verdicts=[VerdictState("collapse", 2.0, {})])])
         assert store.damaged is None

@@ -130,7 +130,7 @@ class TestChecks:
         texts = {head: " ".join(section(page, head).split()) for head in HEADS}
         for head, said in zip(HEADS, (check.meaning, check.impact, check.diagnosis, check.mitigation), strict=False):
             assert " ".join(said.split()) in texts[head]
-        for limit in filter(None, (check.limit, getattr(check, "floor", None))):
+        for limit in filter(None, (check.limit, check.floor)):
             assert f"{limit.fail:g}" in texts["Meaning"] or limit.fail is None
         assert all(f"`{name}`" in texts["Diagnosis"] for name in check.reads)
         assert f'skip=["{check.name}"]' in texts["How to silence"]

@@ -10,6 +10,7 @@ from tests.dashboards.tools import PROMETHEUS
 
 __all__ = ["MINUTE", "hurried"]
 
+SHIPPED = PROMETHEUS / "embedwatch.rules.yml"
 MINUTE = 0.5
 """Seconds that a minute of the rules takes: `for`, `keep_firing_for`, ranges, the age of what is stale or failed."""
 OVERHEAD_ALLOWED = 10.0
@@ -17,11 +18,11 @@ OVERHEAD_ALLOWED = 10.0
 DURATION = re.compile(r"(?<=\[)(\d+)m(?=\])|(?<=for: )(\d+)m$", re.MULTILINE)
 
 
-def hurried(folder: Path) -> Path:
-    """Write the rules into a folder; return where they are."""
-    text = PROMETHEUS.joinpath("embedwatch.rules.yml").read_text(encoding="utf-8")
-    text, durations = DURATION.subn(lambda found: f"{int(found[1] or found[2]) * MINUTE * 1000:g}ms", text)
-    text, ages = re.subn(rf"([<>]) {STALE_AFTER * SECONDS}\b", rf"\1 {STALE_AFTER * MINUTE:g}", text)
+def hurried(folder: Path, source: Path = SHIPPED, *, minute: float = MINUTE) -> Path:
+    """Write rules into a folder, those that are shipped or others of their kind; return where they are."""
+    text = source.read_text(encoding="utf-8")
+    text, durations = DURATION.subn(lambda found: f"{int(found[1] or found[2]) * minute * 1000:g}ms", text)
+    text, ages = re.subn(rf"([<>]) {STALE_AFTER * SECONDS}\b", rf"\1 {STALE_AFTER * minute:g}", text)
     text, shares = re.subn(rf"> {OVERHEAD}\b", f"> {OVERHEAD_ALLOWED:g}", text)
     if not (durations and ages and shares):
         raise AssertionError(f"the rules are written otherwise: {durations} durations, {ages} ages, {shares} shares")

@@ -1,4 +1,4 @@
-"""Feeds damaged bodies to the parsers of the daemon: `python tests/fuzz/fuzz_bodies.py --seconds 60`.
+"""Feeds damaged bodies and headers to the parsers of the daemon: `python tests/fuzz/fuzz_bodies.py --seconds 60`.
 
 Seeds are sound bodies of every kind; mutations know of lengths, of JSON and of headers. Whatever is not answered by an
 error of ours, or takes too long or too much memory, is written to a folder and ends the run.
@@ -7,6 +7,7 @@ error of ours, or takes too long or too much memory, is written to a folder and 
 from __future__ import annotations
 
 import argparse
+import base64
 import gzip
 import io
 import json
@@ -19,6 +20,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import bcrypt
 import numpy as np
 import pyarrow as pa
 import torch
@@ -30,8 +32,11 @@ from embedwatch.core.measurement import Histogram, Metric
 from embedwatch.core.registry import get
 from embedwatch.core.snapshot import Provenance, Snapshot, Space
 from embedwatch.core.statistic import Statistic
+from embedwatch.course_maker import CourseMaker
+from embedwatch.daemon.auth import Gate
 from embedwatch.daemon.bodies import ROW_TYPES, Limits, decompressed, read_parcel, read_rows
 from embedwatch.parcels import Parcel, parcel_of_batch, parcel_of_snapshot, parcel_of_window
+from embedwatch.sinks._page_server import Page
 from embedwatch.window import Window
 
 LIMITS = Limits(body=1 << 20, json=1 << 18, rows=4_096)
@@ -43,6 +48,8 @@ STATISTICS = ("norms", "validity", "spectrum", "duplicates", "cohesion", "centro
 BOUNDARIES = (0, 1, 127, 128, 255, 256, 65_535, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, 2**64 - 1)
 TOKENS = (b"NaN", b"1e999", b"null", b'"\\ud800"', b"[" * 3_000, b"-1", b"9" * 30, b"{}", b"true", b"\xff\xfe", b"\x00")
 
+GATE = Gate(tokens=["t" * 32], users={"user": bcrypt.hashpw(b"password", bcrypt.gensalt(4)).decode()})
+"""Of the least cost: what is tried is how a header is read."""
 Reader = Callable[[bytes], object]
 Seed = tuple[str, bytes]
 
@@ -54,7 +61,24 @@ def readers() -> dict[str, Reader]:
         for kind in ROW_TYPES
     }
     found |= {name: lambda body, name=name: decompressed(body, name, limit=1 << 20) for name in ("gzip", "zstd")}  # type: ignore[misc]
-    return {**found, "parcel": read_parcel, "payload": _read_payload}
+    return {
+        **found, "parcel": read_parcel, "payload": _read_payload, "authorization": _read_authorization,
+        "accept": _read_accept,
+    }  # fmt: skip
+
+
+def _read_authorization(header: bytes) -> None:
+    """Read a header as it comes from the wire; one that is wrong is refused, as by a body that is."""
+    text = header.decode("latin-1")
+    GATE.is_quick(text)
+    if not GATE.admits(text):
+        raise InputError("not admitted")
+
+
+def _read_accept(header: bytes) -> None:
+    page = Page("text/plain; version=0.0.4; charset=utf-8", b"")
+    if not page.quality(header.decode("latin-1")) >= 0:
+        raise InputError("not acceptable")
 
 
 def _read_payload(body: bytes) -> Parcel:
@@ -82,6 +106,9 @@ def seeds() -> list[Seed]:
         ("application/vnd.apache.arrow.file", arrow(vectors, stream=False)),
         ("gzip", gzip.compress(text, mtime=0) * 2),
         ("zstd", zstandard.compress(text) * 2),
+        ("authorization", b"Bearer " + b"t" * 32),
+        ("authorization", b"Basic " + base64.b64encode(b"user:password")),
+        ("accept", b"application/json, text/plain;version=0.0.4;q=0.5, */*;q=0.1"),
         *(("parcel", parcel.to_bytes()) for parcel in parcels),
         *(("payload", parcel.kind.encode() + b"\n" + parcel.payload) for parcel in parcels),
     ]
@@ -101,18 +128,22 @@ def arrow(vectors: np.ndarray[tuple[int, ...], np.dtype[np.float32]], *, stream:
 
 
 def seed_parcels() -> list[Parcel]:
-    """Return a sound parcel of each kind, of 40 rows in 6 dimensions."""
+    """Return sound parcels of each kind, of 40 rows in 6 dimensions; one state is of the full default statistics."""
     space = Space("m", "p")
     rows = torch.randn(40, 6, generator=torch.Generator().manual_seed(0))
     batch = VectorBatch(rows, torch.arange(40), torch.arange(40) % 3, ["a", "b", "c"], source="s")
     window = Window([get(Statistic, name)() for name in STATISTICS])
     window.update(batch)
     window.close(5.0)
+    whole = Window(CourseMaker().statistics("pooled"))
+    whole.update(batch)
+    whole.close(5.0)
     histogram = Metric("spread", "A distribution.", kind="histogram").measure(Histogram((1.0, 2.0), (0, 3, 1), 7.5, 4))
     snapshot = Snapshot(space, (histogram, Metric("a", "A.").measure(1.0)), Provenance(5.0, 40, 6))
     return [
         parcel_of_batch(batch, space, role="", sender="seed", number=0, time=5.0),
         parcel_of_window(window, window.snapshot(space), sender="seed", number=1),
+        parcel_of_window(whole, whole.snapshot(space), sender="seed", number=3),
         parcel_of_snapshot(snapshot, sender="seed", number=2),
     ]
 
