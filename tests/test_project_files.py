@@ -72,3 +72,10 @@ def test_hooks_run_what_is_here() -> None:
 
 def test_the_changelog_has_an_unreleased_section() -> None:
     assert re.search(r"^## \[Unreleased\]$", read("CHANGELOG.md"), flags=re.M)
+
+
+def test_every_folder_with_modules_is_a_package() -> None:
+    """One that is not works in a checkout, and is missing from the wheel."""
+    folders = {path.parent for root in ("embedwatch", "model") for path in ROOT.joinpath(root).rglob("*.py")}
+    assert len(folders) > 10
+    assert [folder for folder in sorted(folders) if not (folder / "__init__.py").is_file()] == []
