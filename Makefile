@@ -4,6 +4,8 @@ VENV ?= .venv
 CONSTRAINTS ?= constraints.txt
 OUT ?= build/demo
 PYTEST_ARGS ?=
+# Quick tests run on all cores, a file on one of them.
+WORKERS ?= auto
 
 # Trained models that tests read as files. They are never imported, so what they ask for (libraries of 2018, a compiler)
 # stays away.
@@ -35,7 +37,7 @@ demo: $(VENV)/.demo ## audit a real sentence encoder on 1,000 real sentences, an
 	@$(BIN)/embedwatch audit "$$($(BIN)/python -c '$(GLOVE)')" || [ $$? -eq 1 ]
 
 test: lint ## lint, type check and the quick tests (minutes)
-	$(BIN)/python -m pytest -rs $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -rs -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 test-slow: $(VENV)/.dev ## the slow tests
 	$(BIN)/python -m pytest -rs -m slow $(PYTEST_ARGS)

@@ -67,7 +67,7 @@ def test_a_fault_comes_first_with_value_limit_rows_meaning_and_remedy(faulty: Pa
     assert lines[2] == "Of 500 rows, NaN is in 2 and Inf in 0."
     assert lines[3] == "rows 3 (holds nan), 77 (nan)"
     assert lines[4].startswith("Some vectors hold NaN or Inf")
-    assert any(line.startswith("→ Remove and re-encode") for line in lines)
+    assert any(line.startswith("→ Stored vectors: remove these rows") for line in lines)
     assert any(line.startswith("warn") and "largest norm over median" in line for line in lines)
     assert lines[-1] == "1 fail · 1 warn · 7 ok  (exit 1)"
 
@@ -121,7 +121,7 @@ def test_a_warning_fails_the_gate_only_when_asked(faulty: Path) -> None:
     [
         ("mean_cosine", {"mean_cosine"}, {"collapse"}),
         ("effective_rank", {"effective_rank"}, set()),
-        ("collapse", {"mean_cosine"}, {"collapse"}),
+        ("collapse", {"mean_cosine", "distinct_rows"}, {"collapse"}),
         ("centroid", {"centroid_norm", "centroid_offset_ratio"}, set()),
     ],
 )
@@ -286,7 +286,7 @@ def test_a_sink_that_cannot_deliver_is_no_success(vectors: Path) -> None:
 def test_words_that_a_terminal_does_not_know(faulty: Path) -> None:
     done = process("audit", str(faulty), PYTHONIOENCODING="ascii")
     assert done.returncode == 1
-    assert "? Remove and re-encode" in done.stdout
+    assert "? Stored vectors: remove these rows" in done.stdout
 
 
 def test_float64_rows_that_float32_takes_for_zero(tmp_path: Path) -> None:

@@ -30,7 +30,8 @@ def test_the_page_is_fresh(page: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_class_has_its_section(page: str) -> None:
-    assert headings(page) == [name for base in PAGES[page] for name in generate.ours(base)]
+    added = list(generate.ADDED) if page == "metrics.md" else []
+    assert headings(page) == [*(name for base in PAGES[page] for name in generate.ours(base)), *added]
 
 
 def test_there_is_something_to_document() -> None:

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import click
 import pytest
 
-from tests.docs.generator import DOCS, ROOT, load
+from tests.checkout import ROOT
+from tests.docs.generator import DOCS, load
 
 PAGES = sorted(path for path in (ROOT / "README.md", *DOCS.rglob("*.md")) if path.exists())
 
@@ -38,12 +39,24 @@ def commands(block: Block) -> Iterator[list[str]]:
     """Yield the arguments of each `$ embedwatch …` in a console block; a backslash continues the line."""
     for line in re.sub(r"\\\n\s*>?", " ", block.text).split("\n"):
         if line.startswith("$ "):
-            for command in re.split(r"\s(?:&&|\|\|?|;)\s", line[2:]):
-                words = shlex.split(command, comments=True)
+            for words in simple_commands(line[2:]):
                 while words and re.fullmatch(r"\w+=\S*", words[0]):  # environment
                     words = words[1:]
                 if words and words[0] == "embedwatch":
                     yield words[1:]
+
+
+def simple_commands(line: str) -> Iterator[list[str]]:
+    """Yield the words of each command between pipes and the like; what stands in quotes is a word."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;")
+    lexer.whitespace_split = True
+    words: list[str] = []
+    for word in [*lexer, ";"]:
+        if set(word) <= set("|&;"):
+            yield words
+            words = []
+        else:
+            words.append(word)
 
 
 def stale(arguments: list[str]) -> list[str]:
@@ -121,6 +134,7 @@ class TestTheTestItself:
             ("$ HF_HUB_OFFLINE=1 embedwatch list", [["list"]]),
             ("$ make demo && embedwatch list  # all", [["list"]]),
             ("$ embedwatch audit \\\n    x.npy", [["audit", "x.npy"]]),
+            ("$ cat x | jq '.[] | .y' | embedwatch list; ls", [["list"]]),
             ("embedwatch: no such file", []),
         ],
     )

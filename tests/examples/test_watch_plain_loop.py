@@ -19,7 +19,7 @@ def test_a_sound_training_is_recorded(
     monkeypatch.setattr(sys, "argv", ["watch_plain_loop.py", "--out", str(out), "--steps", "20"])
     watch_plain_loop.main()
     printed = capsys.readouterr().out
-    assert printed.startswith("Monitor(Transformer: 5 of 5 places seen, step 20, detached")
+    assert printed.startswith("Monitor(Transformer: 7 of 7 places seen, step 20, detached")
     assert "  token_table " in printed
     assert f"embedwatch show {out}" in printed
     assert read_recording(str(out)).counts()["ok"] > 10

@@ -22,7 +22,10 @@ ALLOWED = 80 << 20
 
 READ_ALL = """
 import json, sys
+import contextlib
 import torch, pyarrow.csv, pyarrow.parquet  # what importing takes is not the files'
+with contextlib.suppress(ImportError):
+    import pandas  # pyarrow imports it, where it is installed, with the first file
 from embedwatch.sources import open_source
 
 def peak():  # not ru_maxrss: a child begins with its parent's
