@@ -62,7 +62,11 @@ def measure(path: Path) -> dict[str, float]:
     """Read the file once; time the sketch and the products on each block, in turn."""
     source = open_source(path)
     window = Window(
-        [cls() for cls in registered(Statistic).values() if cls.consumes == "vectors" and not cls.needs_labels]
+        [
+            cls()
+            for cls in registered(Statistic).values()
+            if cls.consumes == "vectors" and not (cls.needs_labels or cls.needs_reference)
+        ]
     )
     frequencies = torch.randn(source.dimension, FEATURES)
     sketch, product, ratios, peak = 0.0, 0.0, [], 0

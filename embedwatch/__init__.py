@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from embedwatch.auditing import Audit, audit
     from embedwatch.batch import AttentionBatch, PairBatch, TokenBatch, TrainingStep, VectorBatch
+    from embedwatch.comparing import Comparison, compare
     from embedwatch.core import (
         Check,
         Diagnostic,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "embedwatch.auditing": ("Audit", "audit"),
     "embedwatch.batch": ("AttentionBatch", "PairBatch", "TokenBatch", "TrainingStep", "VectorBatch"),
+    "embedwatch.comparing": ("Comparison", "compare"),
     "embedwatch.core": (
         "Check",
         "Diagnostic",
@@ -88,6 +90,7 @@ __all__ = [
     "AttentionBatch",
     "Audit",
     "Check",
+    "Comparison",
     "Diagnostic",
     "EmbedwatchError",
     "Evidence",
@@ -122,6 +125,7 @@ __all__ = [
     "Windows",
     "__version__",
     "audit",
+    "compare",
     "load_subject",
     "open_source",
     "read_recording",

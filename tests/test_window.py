@@ -18,7 +18,7 @@ from embedwatch.window import Window, Windows
 
 
 def statistics() -> list[Statistic[Any]]:
-    return [cls() for cls in registered(Statistic).values()]  # type: ignore[type-abstract]
+    return [cls() for cls in registered(Statistic).values() if not cls.needs_reference]  # type: ignore[type-abstract]
 
 
 def values(window: Window) -> dict[str, Any]:

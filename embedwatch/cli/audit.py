@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from embedwatch.auditing import Audit, Progress
     from embedwatch.core.sink import Sink
 
-__all__ = ["audit_command"]
+__all__ = ["EXIT_INTERNAL", "EXIT_JUDGED", "EXIT_OK", "POOLINGS", "audit_command", "progress_bar"]
 
 EXIT_OK, EXIT_JUDGED, EXIT_INTERNAL = 0, 1, 2
 POOLINGS = ("mean", "cls", "last", "max")
@@ -82,7 +82,7 @@ def audit_command(
     shown = verbose or bool(options["only"])  # what was asked for is shown, whether or not it is judged
     silent = as_json or any(spec.partition(":")[0] == "console" for spec in sinks)
     printer = [] if silent else [_printer(terminal, verbose=shown, quiet=quiet)]
-    progress = None if quiet or as_json or not errors.is_terminal else _progress(errors)
+    progress = None if quiet or as_json or not errors.is_terminal else progress_bar(errors)
     try:
         result = audit(*paths, sinks=[*printer, *opened], progress=progress, **options)
     finally:
@@ -119,7 +119,7 @@ def _printer(terminal: Terminal, *, verbose: bool, quiet: bool) -> Sink:
     return Console(terminal=terminal, verbose=verbose, quiet=quiet)
 
 
-def _progress(terminal: Terminal) -> Progress:
+def progress_bar(terminal: Terminal) -> Progress:
     """Return a progress bar on the terminal that goes away when the work is done."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

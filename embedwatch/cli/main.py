@@ -11,6 +11,7 @@ import click
 
 from embedwatch import __version__
 from embedwatch.cli.audit import audit_command
+from embedwatch.cli.compare import compare_command
 from embedwatch.cli.config import config_command
 from embedwatch.cli.generate import generate_command
 from embedwatch.cli.list import list_command
@@ -30,6 +31,7 @@ EPILOG = """\b
 Examples:
   embedwatch audit vectors.npy                    judge a file of vectors
   embedwatch audit ./my-model --text texts.txt    judge a model's tokens and its vectors of some texts
+  embedwatch compare old.npy new.npy              say whether vectors differ from others, and where
   embedwatch show ./run                           show the course of a recorded run
   embedwatch list checks                          show what is checked
 
@@ -112,6 +114,7 @@ def main(*, debug: bool) -> None:
 
 
 main.add_command(audit_command)
+main.add_command(compare_command)
 main.add_command(config_command)
 main.add_command(generate_command)
 main.add_command(list_command)

@@ -252,8 +252,11 @@ def _law_refusal(statistic: type[AnyStatistic], draw: Draw) -> None:
         rows = getattr(whole.whole, name)
         wide = replace(whole.whole, **{name: torch.cat([rows, rows], dim=1)})
         words = str(rows.shape[1]), str(2 * rows.shape[1])
-        other = _fed(empty, [Stream([wide])])
         _refused(fed, "update with another dimension", partial(fed.update, wide), *words)
+        if statistic.needs_reference:  # its frozen arrays have a dimension: an empty one refuses such rows too
+            _refused(fed, "first update with another dimension", partial(empty.fresh().update, wide), *words)
+            continue
+        other = _fed(empty, [Stream([wide])])
         _refused(fed, "merge with another dimension", partial(fed.merge, other), *words)
     _same(fed, _values(fed), wanted, lambda _: 0.0, "a refusal changes nothing")
 

@@ -1,0 +1,201 @@
+"""The calibrated comparison of two streams of rows from sums over their blocks: how surely they differ.
+
+Fitted on one part of the reference, calibrated on another: a map that was fitted on the rows that calibrate it finds
+every fresh row strange. Blocks are longer than rows resemble each other; the difference that was observed is compared
+with those of the same blocks under permuted labels.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from embedwatch.geometry.blocks import Blocks, Columns, joined
+from embedwatch.geometry.permutation import (
+    block_labels,
+    family_p_value,
+    label_differences,
+    seam,
+    weighted_p_value,
+)
+from embedwatch.geometry.persistence import steps_together
+from embedwatch.geometry.whitening import Whitening
+
+__all__ = [
+    "FULL_BLOCKS",
+    "LEADING",
+    "LEAST_BLOCKS",
+    "LENGTHS",
+    "UNIT",
+    "WEIGHTS",
+    "PValues",
+    "Paired",
+    "Side",
+    "compare_blocks",
+    "pair",
+]
+
+UNIT = 10
+"""Rows of a block where rows are independent."""
+LENGTHS = 5
+"""Decay lengths of a block where they are not."""
+LEAST_BLOCKS = 10
+"""Blocks of each side without which nothing is said."""
+FULL_BLOCKS = 20
+"""Blocks of each side without which shift and geometry are not asked: their statistics are skewed."""
+WEIGHTS = {"content": 0.5, "shift": 0.25, "geometry": 0.25}
+"""Share of the level that each family has."""
+LEADING = 16
+"""Directions of largest variance in which persistence is looked for."""
+TAILS = (0.05, 0.01)
+"""Shares of all rows beyond the two thresholds of tails."""
+NORM_ROUNDING = 1e-3
+"""A mean logarithm of norms that differs by less is rounding of half precision."""
+FLOOR = 1e-12
+
+
+class Side(NamedTuple):
+    """One stream.
+
+    Args:
+        blocks: their sums.
+        size: row numbers that a block spans.
+        length: decay length of its rows.
+        fourths: `Σ u⁴` over all its rows, (A,).
+    """
+
+    blocks: Blocks
+    size: int
+    length: float
+    fourths: Tensor
+
+
+class Paired(NamedTuple):
+    """Two streams in blocks of one size, long enough for both.
+
+    Args:
+        left, right: the blocks; those that are less than half full are left out.
+        rows: of a usual block.
+        length: the longer decay length.
+    """
+
+    left: Blocks
+    right: Blocks
+    rows: float
+    length: float
+
+    @property
+    def fewest(self) -> int:
+        """Blocks of the side that has fewer."""
+        return min(len(self.left.keys), len(self.right.keys))
+
+
+class PValues(NamedTuple):
+    """How likely the difference is by chance.
+
+    Args:
+        overall: of all families together; `None` where blocks are too few.
+        families: p-value of each family that could be asked.
+    """
+
+    overall: float | None
+    families: dict[str, float]
+
+
+def pair(left: Side, right: Side, columns: Columns) -> Paired:
+    """Return both streams in blocks of the size that they need.
+
+    Ten rows where rows are independent, else five decay lengths; and twice as many as long as the means of neighbouring
+    blocks still resemble each other, as they do in a stream that changes more slowly than its first rows show.
+    """
+    size = max(left.size, right.size)
+    first, second = (joined(side.blocks, size // side.size) for side in (left, right))
+    length = max(left.length, right.length)
+    held = min(_usual(first), _usual(second))
+    times = max(1, math.ceil(max(UNIT, LENGTHS * length if length > 1 else UNIT) / held)) if held else 1
+    while True:
+        found = Paired(_full(joined(first, times)), _full(joined(second, times)), held * times, length)
+        sides = (found.left, found.right)
+        if found.fewest < LEAST_BLOCKS or not any(steps_together(_leading(side, columns)) for side in sides):
+            return found
+        times *= 2
+
+
+def _usual(blocks: Blocks) -> float:
+    return float(blocks.rows.double().median()) if len(blocks.rows) else 0.0
+
+
+def _full(blocks: Blocks) -> Blocks:
+    """Leave out blocks that are less than half full: the first and the last of a stream, and gaps."""
+    kept = 2 * blocks.rows >= _usual(blocks)
+    return Blocks(blocks.keys[kept], blocks.rows[kept], blocks.sums[kept])
+
+
+def _leading(blocks: Blocks, columns: Columns) -> Tensor:
+    return blocks.sums[:, columns.first][:, :LEADING] / blocks.rows[:, None]
+
+
+def compare_blocks(
+    paired: Paired, by: Whitening, fourths: Tensor, rows: int, *, permutations: int, seed: int
+) -> PValues:
+    """Return p-values of three families of differences, and of all together.
+
+    - content: mean q, mean distance from the centre, mean norm, and the shares beyond the pooled 95 % and 99 % of q;
+    - shift: the difference of the means, in the space and whitened;
+    - geometry: the differences of second moments over their spread, and of the energy in dead directions.
+
+    Thresholds are pooled over both sides: one that is fixed on the reference alone finds its own error.
+
+    Args:
+        paired: the blocks.
+        by: the map that was fitted on other rows.
+        fourths: `Σ u⁴` over all rows of both sides, (A,).
+        rows: how many rows that are.
+        permutations: how many labellings; p-values are no smaller than 1 / (1 + permutations).
+        seed: of the permutations.
+
+    References:
+        Gretton et al. 2012 for two-sample tests by permutation; Chwialkowski, Sejdinovic & Gretton 2014 (arXiv
+        1408.5404) for what dependence does to them; Ledoit & Wolf 2004 for the shrinkage of the map.
+    """
+    if paired.fewest < LEAST_BLOCKS:
+        return PValues(None, {})
+    left, right = paired.left, paired.right
+    columns = Columns(by.alive)
+    sums = torch.cat([left.sums, right.sums])
+    count = torch.cat([left.rows, right.rows]).double()
+    scalars = torch.cat([sums[:, :4], _beyond(sums, columns)], 1)
+    labels = block_labels(len(left.keys), len(right.keys), permutations, seed=seed)
+    factor = seam(paired.length, paired.rows)
+    content, first, second = (
+        _shortened(label_differences(part, count, labels), factor)
+        for part in (scalars, sums[:, columns.first], sums[:, columns.second])
+    )
+    seconds = sums[:, columns.second].sum(0) / count.sum()
+    spread = (fourths / max(1, rows) - seconds.square()).clamp(min=FLOOR)
+    norm = (content[:, 2:3].abs() - NORM_ROUNDING).clamp(min=0)
+    families = {"content": torch.cat([content[:, :2].abs(), norm, content[:, 4:]], 1)}
+    if paired.fewest >= FULL_BLOCKS:
+        squares = first.square()
+        moved = torch.stack([squares @ by.variances[: by.alive], squares.sum(1)], 1)
+        families["shift"] = moved.pow(1 / 3)  # skewed: the cube root is nearly normal (Wilson & Hilferty 1931)
+        turned = (second.square() / spread).sum(1, keepdim=True).pow(1 / 3)
+        families["geometry"] = torch.cat([turned, content[:, 3:4].abs()], 1)
+    found = {name: family_p_value(statistics) for name, statistics in families.items()}
+    return PValues(weighted_p_value(found, WEIGHTS), found)
+
+
+def _shortened(differences: Tensor, factor: float) -> Tensor:
+    differences[0] *= factor
+    return differences
+
+
+def _beyond(sums: Tensor, columns: Columns) -> Tensor:
+    """Return how many rows of each block lie beyond the thresholds that hold the tail shares of all. (n, 2)."""
+    tails = sums[:, columns.tails].flip(1).cumsum(1).flip(1)  # rows at or above each lower edge
+    shares = tails.sum(0) / tails[:, 0].sum()
+    places = [int((shares - share).abs().argmin()) for share in TAILS]
+    return tails[:, places]

@@ -1,0 +1,402 @@
+"""Drift: whether rows differ from a reference, how surely, and by how much."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from embedwatch.ann import cluster_centres
+from embedwatch.batch import VectorBatch
+from embedwatch.core.errors import MergeError
+from embedwatch.core.exhibit import NO_ID, Exhibit
+from embedwatch.core.measurement import Measurement, Metric
+from embedwatch.geometry.blocks import Blocks, block_features, join_blocks
+from embedwatch.geometry.comparison import (
+    FULL_BLOCKS,
+    LEADING,
+    LEAST_BLOCKS,
+    LENGTHS,
+    UNIT,
+    WEIGHTS,
+    Side,
+    compare_blocks,
+    pair,
+)
+from embedwatch.geometry.effects import effects
+from embedwatch.geometry.persistence import cell_decay_length, decay_length
+from embedwatch.sketches import (
+    Additive,
+    BlockSums,
+    DriftMap,
+    Extremes,
+    Frozen,
+    FrozenMark,
+    SketchStatistic,
+    SmallestKeys,
+    WhiteningSums,
+    example_batches,
+)
+
+MOST_BLOCKS = 256
+"""Blocks that are kept of a window: beyond, they are joined in pairs."""
+HEAD_ROWS = 4096
+"""The first rows, in whose order persistence is looked for."""
+CELLS = 32
+ROWS_PER_CELL = 16
+"""Fewer cells are made where the rows do not fill them."""
+CELL_SAMPLE = 8192
+KNOWN_ROWS = 1 << 16
+"""Contents of fitted rows that are remembered; a map fitted on more than that fits none of them closely."""
+GAP = 2
+"""Decay lengths between what fits and what calibrates."""
+NAMED_ROWS = 20
+NAMED_CELLS = 5
+PERMUTATIONS = 999
+SIDES = ("reference", "window")
+CELL_COLUMNS = ("cell", "change", "share", "reference_share")
+REFERENCE = "reference."
+"""What the state of the calibrating rows is called among the frozen arrays."""
+FARTHEST = torch.finfo(torch.float32).max
+
+P_VALUE = Metric(
+    "drift_p_value",
+    "How likely so large a difference from the reference is by chance, all families of differences together.",
+    healthy="> 0.01",
+)
+FAMILY = Metric(
+    "drift_family_p_value", "The same of one family: content, shift of the mean, geometry.", labels=("family",)
+)
+FOREIGN = Metric("drift_foreign_ratio", "Share of rows that the reference does not explain, at least.")
+CENTROID = Metric(
+    "drift_centroid_ratio", "Distance of the mean from that of the reference, in standard deviations of its rows."
+)
+COSINE = Metric("drift_centroid_cosine", "Cosine between the mean and that of the reference.", headline=False)
+VARIANCE = Metric("drift_variance_ratio", "Total variance over that of the reference.")
+RANK = Metric("drift_rank_ratio", "Effective rank over that of the reference, in the directions of the reference.")
+NORM = Metric("drift_norm_ratio", "Geometric mean of the norms over that of the reference.")
+BLOCKS = Metric("drift_blocks", "Blocks that were compared.", "blocks", labels=("side",), headline=False)
+LENGTH = Metric("drift_decay_length", "Rows for which a stream keeps to its topic; 1 for independent rows.", "rows")
+NEEDED = Metric("drift_rows_needed", "Rows that each side needs for a full comparison.", "rows", headline=False)
+ROWS = Metric("drift_rows", "Rows that were compared.", "rows", headline=False)
+KNOWN = Metric(
+    "drift_known_ratio",
+    "Share of rows that equal one on which the reference was fitted, bit for bit; they are left out.",
+    headline=False,
+)
+Numbers = Mapping[str, "float | None"]
+Change = tuple[int, float, float, float, int]
+
+
+class Drift(SketchStatistic):
+    """Whether rows differ from those of a reference: p-values by block permutation, and the size of the difference.
+
+    The first half of the reference fits a whitening `u = Λ^(-1/2) Vᵀ (x - μ)` with shrunk variances; the second half is
+    what rows are compared with, so that fresh healthy rows are as strange as those. Blocks of consecutive rows hold
+    sums of `‖u‖²`, of the distance from the mean, of u, of u² and a histogram of `‖u‖²`; their labels are permuted.
+    Blocks are five decay lengths long. Where that leaves fewer than 10 blocks on a side there is no p-value, and with
+    fewer than 20 only content is compared.
+
+    Rows need numbers that tell their order. Rows that equal one on which the map was fitted are left out on both sides.
+
+    Shape: batches (N, D); rows with NaN or Inf are left out, and rows without a number.
+    State: 256 blocks of 2 D + 262 numbers, the first 4,096 rows in 16 directions; merge exact to rounding.
+    Error: p-values of 999 permutations; one of 0.01 has a standard error of 0.003.
+    Empty: `None`.
+
+    References:
+        Ledoit & Wolf 2004 for the shrinkage; Chwialkowski, Sejdinovic & Gretton 2014 (arXiv 1408.5404) for what
+        dependence does to tests by permutation; Westfall & Young 1993 for the largest of several statistics.
+
+    Example:
+        >>> rows = torch.randn(2_000, 4, generator=torch.Generator().manual_seed(0))
+        >>> statistic = Drift(frozen=Drift.fit([VectorBatch(rows, torch.arange(2_000))], rows=2_000))
+        >>> statistic.update(VectorBatch(rows[:500] * 1.2, torch.arange(500)))
+        >>> {m.name: m.number for m in statistic.compute()}["drift_p_value"] < 0.01
+        True
+    """
+
+    name = "drift"
+    title = "drift from a reference"
+    needs_reference = True
+    live = False
+    metrics = (P_VALUE, FAMILY, FOREIGN, CENTROID, COSINE, VARIANCE, RANK, NORM, BLOCKS, LENGTH, NEEDED, ROWS, KNOWN)
+
+    def __init__(self, *, frozen: Mapping[str, Tensor], permutations: int = PERMUTATIONS, seed: int = 0) -> None:
+        frozen = frozen if isinstance(frozen, Frozen) else Frozen(frozen)
+        super().__init__(frozen=frozen, permutations=permutations, seed=seed)
+        self._frozen, self._permutations, self._seed = frozen, permutations, seed
+        self._map = DriftMap(frozen)
+        columns, cells = self._map.columns, len(self._map.centres)
+        self._mark = self.keep("frozen", FrozenMark(frozen))
+        self._blocks = self.keep("blocks", BlockSums(columns.width, unit=self._map.unit, most=self._map.most))
+        self._head = self.keep("head", _head(min(LEADING, columns.alive)))
+        self._totals = self.keep(
+            "totals", Additive(sums={"fourths": (columns.alive,)}, counts={"rows": (), "known": (), "cells": (cells,)})
+        )
+        self._strangest = self.keep("strangest", Extremes(NAMED_ROWS))
+
+    @classmethod
+    def fit(
+        cls,
+        batches: Iterable[VectorBatch],
+        *,
+        rows: int,
+        cells: int = CELLS,
+        unit: int = UNIT,
+        most: int = MOST_BLOCKS,
+        seed: int = 0,
+    ) -> Frozen:
+        """Return the frozen arrays of a reference, read once.
+
+        Args:
+            batches: its rows in order, numbered from 0.
+            rows: how many there are; the first half of the numbers fits, the second calibrates.
+            cells: regions of the space that are counted, at most.
+            unit: row numbers of a block where rows are independent.
+            most: blocks that are kept.
+            seed: of the regions.
+
+        Raises:
+            UsageError: if the rows of the first half do not vary.
+        """
+        half = rows // 2
+        sums, known = WhiteningSums(), SmallestKeys(KNOWN_ROWS, {})
+        sample = SmallestKeys(CELL_SAMPLE, {"rows": (("D",), torch.float32, "first")})
+        calibrating: Drift | None = None
+        arrays: dict[str, Tensor] = {}
+        for batch in batches:
+            early = batch.numbers < half
+            first, later = batch.take(early).clean, batch.take(~early)
+            sums.add(first)
+            if len(first):
+                sample.add(first.keys, rows=first.rows)
+                known.add(first.content)
+            if len(later) and calibrating is None:
+                centres = cluster_centres(
+                    sample.values("rows"), max(1, min(cells, sums.rows // ROWS_PER_CELL)), seed=seed
+                )
+                arrays = DriftMap.arrays(
+                    sums.whitening(), norm=sums.mean_norm, centres=centres, known=known.keys, unit=unit, most=most
+                )
+                calibrating = cls(frozen=Frozen(arrays))
+            if calibrating is not None:
+                calibrating.update(later)
+        if calibrating is None:
+            sums.whitening()  # says what is wrong where rows do not vary
+            raise MergeError(f"`batches` must hold rows from number {half:,} on, got none; number them from 0")
+        return Frozen({**arrays, **calibrating._as_reference(half)})
+
+    def _as_reference(self, start: int) -> dict[str, Tensor]:
+        """Return the state of calibrating rows as arrays, without the blocks near those that fitted."""
+        length = self._decay_length()
+        blocks = self._blocks.without(start + math.ceil(GAP * length)) if length > 1 else self._blocks.blocks
+        size = torch.tensor(self._blocks.size)
+        length_array = torch.tensor(length, dtype=torch.float64)
+        cells = self._totals["cells"] + torch.zeros(
+            len(self._map.centres), dtype=torch.int64
+        )  # also where none was seen
+        found = {"size": size, "length": length_array, "cells": cells, **blocks._asdict()}
+        found |= {"fourths": self._totals["fourths"], "total": self._totals["rows"]}
+        found |= {"cell": self._head.values("cell"), "apart": self._head.values("apart"), "number": self._head.keys}
+        return {f"{REFERENCE}{name}": array.clone() for name, array in found.items()}
+
+    def update(self, batch: VectorBatch) -> None:
+        """Add a batch.
+
+        Raises:
+            MergeError: if its dimension is not that of the reference.
+        """
+        if batch.dimension != self._map.dimension:
+            raise MergeError(
+                f"rows must have {self._map.dimension} dimensions like the reference, got {batch.dimension}; "
+                "compare rows of one space"
+            )
+        super().update(batch)
+
+    def add(self, batch: VectorBatch) -> None:
+        """Add a batch whose dimension fits."""
+        self._mark.use()
+        numbered = batch.clean
+        if batch.ids is None or not len(numbered):
+            return
+        known = self._map.is_known(numbered)
+        self._totals.add("known", int(known.sum()))
+        for part in self._map.mapped(numbered.take(~known)):
+            columns, features = self._map.columns, part.features
+            second = features[:, columns.second]
+            self._blocks.add(part.ids, features)
+            self._totals.add("fourths", second.square().sum(0))
+            self._totals.add("rows", len(features))
+            self._totals.add_at("cells", part.cells, torch.ones_like(part.cells))
+            lead = features[:, columns.first][:, :LEADING].clamp(-FARTHEST, FARTHEST)
+            apart = part.apart.double().clamp(max=FARTHEST)
+            self._head.add(part.ids, lead=lead, cell=part.cells, apart=apart)
+            self._strangest.add((features[:, 0] / columns.alive).sqrt(), part.ids)
+
+    def check_state(self) -> None:
+        """Refuse a state whose parts did not see the same rows."""
+        rows = int(self._totals["rows"])
+        counts = {rows, int(self._blocks.blocks.rows.sum())}
+        if "rows" in self._totals:
+            counts.add(int(self._totals["cells"].sum()))
+        cells = self._head.values("cell")
+        whole = bool(rows) == bool(len(self._head.keys)) == bool(len(self._strangest.values))
+        if len(counts) > 1 or not whole or bool(((cells < 0) | (cells >= len(self._map.centres))).any()):
+            raise MergeError(f"state of {self.name} must come from the same rows in all parts; it is damaged")
+        if rows and "fourths" not in self._totals:
+            raise MergeError(f"state of {self.name} must hold `fourths`; it is damaged")
+
+    def compute(self) -> list[Measurement]:
+        """Return the measurements of everything seen so far."""
+        rows, known = int(self._totals["rows"]), int(self._totals["known"])
+        side = Side(self._blocks.blocks, self._blocks.size, self._decay_length(), self._totals["fourths"])
+        return self._measured(self._numbers(side, rows, known))
+
+    def _decay_length(self) -> float:
+        """Return for how many rows the first rows keep to their topic, by their directions or by their cells."""
+        return max(decay_length(self._head.values("lead")), cell_decay_length(self._head.values("cell")))
+
+    @cached_property
+    def _reference(self) -> Side | None:
+        """What calibrates; `None` in the Statistic that gathers it."""
+        held = self._frozen
+        if f"{REFERENCE}size" not in held:
+            return None
+        size, length, fourths = (held[REFERENCE + name] for name in ("size", "length", "fourths"))
+        blocks = Blocks(*(held[REFERENCE + name] for name in Blocks._fields))
+        return Side(blocks, int(size), float(length), fourths)
+
+    def _numbers(self, side: Side, rows: int, known: int) -> Numbers:
+        """Return the value of each measurement by its key."""
+        shared = {ROWS.name: rows, KNOWN.name: known / (rows + known) if rows + known else None}
+        reference = self._reference
+        if reference is None or not rows:
+            return shared
+        by = self._map.whitening
+        paired = pair(reference, side, self._map.columns)
+        fourths, total = reference.fourths + side.fourths, int(self._frozen[f"{REFERENCE}total"]) + rows
+        found = compare_blocks(paired, by, fourths, total, permutations=self._permutations, seed=self._seed)
+        numbers = {
+            **shared,
+            P_VALUE.name: found.overall,
+            **{f"{FAMILY.name}{{family={family}}}": value for family, value in found.families.items()},
+            f"{BLOCKS.name}{{side=reference}}": len(paired.left.keys),
+            f"{BLOCKS.name}{{side=window}}": len(paired.right.keys),
+            LENGTH.name: paired.length,
+            NEEDED.name: math.ceil(FULL_BLOCKS * max(UNIT, LENGTHS * paired.length if paired.length > 1 else 0)),
+        }
+        sizes = effects(paired.left, paired.right, by) if paired.fewest >= LEAST_BLOCKS else None
+        if sizes is None:
+            return numbers
+        return {
+            **numbers,
+            FOREIGN.name: sizes.foreign,
+            CENTROID.name: sizes.centroid_distance,
+            COSINE.name: sizes.centroid_cosine,
+            VARIANCE.name: sizes.variance,
+            RANK.name: sizes.rank,
+            NORM.name: sizes.norm,
+        }
+
+    def _measured(self, numbers: Numbers) -> list[Measurement]:
+        plain = [metric for metric in self.metrics if not metric.labels]
+        return [
+            *(metric.measure(numbers.get(metric.name)) for metric in plain),
+            *(FAMILY.measure(numbers.get(f"{FAMILY.name}{{family={name}}}"), family=name) for name in WEIGHTS),
+            *(BLOCKS.measure(numbers.get(f"{BLOCKS.name}{{side={name}}}"), side=name) for name in SIDES),
+        ]
+
+    def exhibits(self) -> list[Exhibit]:
+        """Return the rows farthest from the reference, and the cells that gained and lost most."""
+        strangest = "Rows farthest from the reference, in units of a usual row."
+        gained, lost = self._changes()
+        return [
+            Exhibit.build("foreign_rows", "table", strangest, ("row", "distance"), self._strangest.entries()),
+            Exhibit.build(
+                "cells_gained", "table", "Regions that hold more rows, each with a row.", (*CELL_COLUMNS, "row"), gained
+            ),
+            Exhibit.build(
+                "cells_lost",
+                "table",
+                "Regions that hold fewer rows, each with a row of the reference.",
+                (*CELL_COLUMNS, "reference_row"),
+                lost,
+            ),
+        ]
+
+    def _changes(self) -> tuple[list[Change], list[Change]]:
+        """Return the cells that gained and lost most: change, share now and before, the row nearest to the centre."""
+        rows, reference = int(self._totals["rows"]), self._reference
+        if reference is None or not rows:
+            return [], []
+        now = self._totals["cells"].double() / rows
+        before = self._frozen[f"{REFERENCE}cells"].double()
+        before = before / before.sum().clamp(min=1)
+        here = _central(self._head.values("cell"), self._head.values("apart"), self._head.keys, len(now))
+        held = {name: self._frozen[REFERENCE + name] for name in ("cell", "apart", "number")}
+        there = _central(held["cell"], held["apart"], held["number"], len(now))
+        order = torch.argsort(now - before, descending=True, stable=True).tolist()
+        every = [(cell, float(now[cell] - before[cell]), float(now[cell]), float(before[cell])) for cell in order]
+        gained = [(*change, here[change[0]]) for change in every if change[1] > 0]
+        lost = [(*change, there[change[0]]) for change in every[::-1] if change[1] < 0]
+        return gained[:NAMED_CELLS], lost[:NAMED_CELLS]
+
+    def memory(self, dimension: int) -> int:
+        """Return an upper bound of the state's size in bytes, were all directions of this dimension alive."""
+        more = max(0, dimension - self._map.columns.alive)
+        return super().memory(dimension) + 8 * more * (2 * self._map.most + 1) + 8 * LEADING * HEAD_ROWS
+
+    def tolerance(self, metric: str) -> float:
+        """Return the error bound of one metric against the oracle: labellings that nearly tie may be counted apart."""
+        return 5 / self._permutations if "p_value" in metric else 1e-3
+
+    def merge_tolerance(self, metric: str) -> float:
+        """Return the error within which any split and merge gives the same."""
+        return self.tolerance(metric)
+
+    def oracle(self, batch: VectorBatch) -> Mapping[str, float | None]:
+        """Return its measurements by the plain formula on all rows at once."""
+        kept = batch.rows.double().isfinite().all(1)
+        rows, ids = batch.rows.double()[kept], batch.numbers[kept]
+        by, size = self._map.whitening, self._map.unit
+        features = block_features(rows, rows.norm(dim=1), by, float(self._frozen["norm"]))
+        while len({int(number) // size for number in ids}) > self._map.most:
+            size *= 2
+        blocks = join_blocks([Blocks(ids // size, torch.ones_like(ids), features)])
+        white = features[:, self._map.columns.first][ids.argsort()]
+        apart = torch.cdist(rows, self._map.centres.double())
+        length = max(decay_length(white[:, :LEADING]), cell_decay_length(apart.argmin(1)[ids.argsort()]))
+        side = Side(blocks, size, length, white.pow(4).sum(0))
+        return {m.key: m.number for m in self._measured(self._numbers(side, len(rows), 0))}
+
+    @classmethod
+    def examples(cls, seed: int) -> Iterable[tuple[SketchStatistic, Sequence[VectorBatch]]]:
+        """Yield small blocks that are few, few blocks that must be joined, and a stream that keeps to its topics."""
+        for unit, most, sizes in ((2, MOST_BLOCKS, (60, 40)), (1, 24, (50, 50)), (10, MOST_BLOCKS, (20, 20))):
+            reference = example_batches(seed + 1, sizes=sizes)
+            frozen = cls.fit(reference, rows=sum(sizes), cells=3, unit=unit, most=most)
+            yield cls(frozen=frozen, permutations=99), example_batches(seed)
+
+
+def _head(leading: int) -> SmallestKeys:
+    """Return an empty sketch of the first rows: their leading directions, cell and distance from its centre."""
+    return SmallestKeys(
+        HEAD_ROWS,
+        {
+            "lead": ((leading,), torch.float32, "first"),
+            "cell": ((), torch.int64, "first"),
+            "apart": ((), torch.float32, "first"),
+        },
+    )
+
+
+def _central(cells: Tensor, apart: Tensor, numbers: Tensor, count: int) -> list[int]:
+    """Return for each cell the number of the row that is nearest to its centre; `NO_ID` where it has none."""
+    found = [NO_ID] * count
+    for place in torch.argsort(apart, descending=True, stable=True).tolist():
+        found[int(cells[place])] = int(numbers[place])
+    return found
