@@ -469,6 +469,7 @@ def peak(file: Path) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_a_recording_ten_times_as_long_takes_no_more_memory(tmp_path: Path) -> None:
     """20,000 lines take less than two megabytes, and little more than 2,000 lines."""
     base = measured(1, healthy(1))

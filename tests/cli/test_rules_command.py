@@ -134,8 +134,11 @@ class TestPromtool:
         "scope",
         [
             [],
-            ["--job", "training-.*", "--selector", 'cluster="a b",team="ml"', "--runbooks", "https://w/{alert}"],
-            ["--job", ".*"],
+            pytest.param(
+                ["--job", "training-.*", "--selector", 'cluster="a b",team="ml"', "--runbooks", "https://w/{alert}"],
+                marks=pytest.mark.slow,
+            ),
+            pytest.param(["--job", ".*"], marks=pytest.mark.slow),
         ],
         ids=["as it is", "another scope", "every job"],
     )

@@ -22,6 +22,8 @@ from tests.checkout import ROOT
 from tests.daemon.serving import ask, serving
 from tests.daemon.watch_target import BATCH, LENGTH, MODEL, PLACES
 
+pytestmark = pytest.mark.slow
+
 WORKERS, STEPS = 4, 8
 ROWS = BATCH * LENGTH
 """Of one step."""
@@ -89,7 +91,6 @@ def test_a_sample_that_is_keyed_by_content_is_the_same(four: dict[str, Snapshot]
     assert CAPACITY < (found.number or 0) == expected.number
 
 
-@pytest.mark.slow
 def test_a_sample_of_each_step_agrees_as_samples_do(tmp_path: Path) -> None:
     sampled = [watched(tmp_path / str(len(shares)), shares, FEW) for shares in (SHARED, ALONE)]
     for place in PLACES:

@@ -33,6 +33,7 @@ trainer.fit()
 """
 
 
+@pytest.mark.slow
 def test_kill_9_at_any_moment_leaves_a_whole_checkpoint_and_a_whole_model(tmp_path: Path) -> None:
     tiny.corpus(tmp_path)
     run = tmp_path / "run"

@@ -104,10 +104,12 @@ def test_every_layer_of_minilm_is_sound(minilm_states: States) -> None:
     sound(minilm_states)
 
 
+@pytest.mark.slow
 def test_every_layer_of_e5_is_sound(e5: Path) -> None:
     sound(watch_folder(e5))
 
 
+@pytest.mark.slow
 def test_every_layer_of_smollm2_is_sound_with_its_massive_activations(smollm2: Path) -> None:
     states = watch_folder(smollm2)
     norms, scale = (

@@ -29,7 +29,7 @@ def layers(folder: Path, *, causal: bool = False) -> list[AttentionBatch]:
     return attention_batches(model, encoded, queries=QUERIES)
 
 
-@pytest.fixture(params=["minilm", "e5", "smollm2"])
+@pytest.fixture(params=["minilm", *(pytest.param(name, marks=pytest.mark.slow) for name in ("e5", "smollm2"))])
 def real(request: pytest.FixtureRequest) -> list[AttentionBatch]:
     folder: Path = request.getfixturevalue(request.param)
     return layers(folder, causal=request.param == "smollm2")
