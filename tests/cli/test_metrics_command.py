@@ -31,6 +31,8 @@ PLACES, ATTENTION = 11, 8
 the attention of some layers."""
 NEAR = 0.08
 """Share by which the estimate may lie above a training that gives no validation loss and the like."""
+UNASKED = 0.12
+"""Share of the verdicts that so short a training does not ask for."""
 NOT_EVERYWHERE = {
     f"embedwatch_attention_{name}_ratio" for name in ("band", "learned_sink", "long_range", "start_over_middle")
 }
@@ -151,7 +153,9 @@ class TestEstimate:
         assert series.total() <= made.total.series <= series.total() * (1 + NEAR)
         assert size * (1 - NEAR) <= made.total.bytes <= size * (1 + 2 * NEAR)
         wrong = {name: (made.families[name].series, count) for name, count in series.items() if name in made.families}
-        apart = {name for name, (told, found) in wrong.items() if abs(told - found) > 2} - NOT_EVERYWHERE
+        apart = {
+            name for name, (told, found) in wrong.items() if abs(told - found) > max(2, UNASKED * found)
+        } - NOT_EVERYWHERE
         assert not apart
         assert set(series) <= set(made.families) | {"embedwatch_check_failed_timestamp_seconds"}
 
