@@ -102,14 +102,16 @@ class DistinctRows(SketchStatistic):
     @classmethod
     def examples(cls, seed: int) -> Iterable[tuple[SketchStatistic, Sequence[VectorBatch]]]:
         """Yield rows without and with repeats, fewer and more than are told apart one by one, and rows of inputs."""
-        yield cls(), example_batches(seed)
         whole = VectorBatch.concat(example_batches(seed, sizes=(400,)))
         repeated = torch.cat([whole.rows, whole.rows[:60], whole.rows[:1].expand(100, -1)])
+        sizes = (300, 1, len(repeated) - 301)
         batch = VectorBatch(repeated, torch.arange(len(repeated)), source=whole.source)
-        yield cls(), batch.split((300, 1, len(repeated) - 301))
-        yield cls(capacity=128), batch.split((300, 1, len(repeated) - 301))
-        inputs = torch.arange(len(repeated)) // 2
-        yield cls(capacity=128), replace(batch, inputs=inputs).split((300, 1, len(repeated) - 301))
+        of_inputs = replace(batch, inputs=torch.arange(len(repeated)) // 2)
+        yield cls(), of_inputs.split(sizes)
+        yield cls(capacity=128), of_inputs.split(sizes)
+        yield cls(), batch.split(sizes)
+        yield cls(capacity=128), batch.split(sizes)
+        yield cls(), example_batches(seed)
 
 
 def _number(sketch: SmallestKeys, rows: int) -> tuple[float, float | None]:
