@@ -55,6 +55,7 @@ def test_what_is_refused_leaves_an_earlier_monitor_at_work(wrong: dict[str, Any]
         windows = monitor.windows
         train(model, monitor, 7)
         assert monitor.windows >= windows + 2
+        assert monitor._rounds.evaluator.wait(60)
         assert monitor.snapshots[PLACE].provenance.step is not None
     assert hooks(model) == 0
 
