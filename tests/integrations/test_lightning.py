@@ -132,7 +132,7 @@ def test_steps_scalars_and_checkpoints_are_handed_on(framework: ModuleType, tmp_
     assert [each.provenance.step for each in windows(memory, "token_table")] == [0, 2, 4, STEPS]
 
 
-def patient(framework: ModuleType, watching: EmbedwatchCallback) -> Any:
+def patient(framework: ModuleType, watching: Any) -> Any:
     class Patient(framework.Callback):  # type: ignore[misc, name-defined]
         """Waits after each batch until windows that closed are judged: on a busy machine that takes longer."""
 
