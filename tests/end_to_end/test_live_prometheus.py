@@ -60,14 +60,21 @@ MOST_SERIES = 1_500
 TOKENS = "embedding.tokens.weight"
 VERDICT = re.compile(r'check="(\w+)"')
 FOREIGN = {
+    "EmbedwatchDrift": "needs a reference",
     "EmbedwatchDuplicateRows": "counted in vectors that are kept",
     "EmbedwatchGroupsApart": "needs labels",
+    "EmbedwatchOverfitting": "needs a loss on what is held out",
 }
 """Alerts on checks of which a training is not asked, and why."""
-ABSENT = {"validation_loss"}
+ABSENT = {
+    *("validation_loss", "gradient_norm_limit"),
+    *("attention_last_ratio", "attention_next_ratio"),  # a causal model looks at no later token
+    *("attention_long_range_ratio", "attention_start_over_middle_ratio"),  # of long texts
+    "attention_learned_sink_ratio",
+}
 """Metrics of live statistics of which this training has none."""
-BRIEF = {"initial_loss_ratio"}
-"""Only the first window has it, which may be over before the first scrape."""
+BRIEF = {"initial_loss_ratio", "loss_wave_period"}
+"""Only the first window has the one, which may be over before the first scrape, and only a wave the other."""
 EMPTY_IN_HEALTH = {
     "Checks at or past a limit": "none is",
     "Firing alerts": "the watchdog, which fires always, has no job",
