@@ -16,6 +16,10 @@ WARN_BLIND, FAIL_BLIND = 3.0, 10.0
 """Over the loss at the start, where it is not known what a blind guess costs: a loss may then mean anything."""
 
 
+FIRST = 5
+"""Windows at the start, the highest of which counts there: a loss may begin near zero."""
+
+
 class LossDivergence(CourseCheck):
     """The loss is not far above that of a blind guess once it was lower.
 
@@ -56,11 +60,11 @@ class LossDivergence(CourseCheck):
             return self.too_few(snapshot, 1, 2)
         chance = snapshot.number(CHANCE) or 0.0
         known = chance > 0
-        level = max(chance, min(been)) if known else been[0]
+        level = max(chance, min(been)) if known else max(been[:FIRST])
         if level <= 0:
             return self.harmless(snapshot, 0.0, "The loss was not above zero, so a rise has no share of it.")
         lowest = f"the lowest so far is {min(been):.3g}, a blind guess costs {chance:.3g}"
-        said = f"The loss is {now:.3g}; {lowest if known else f'it began at {level:.3g}'}."
+        said = f"The loss is {now:.3g}; {lowest if known else f'at the start it was at most {level:.3g}'}."
         found = self.found(snapshot, max(0.0, now / level), said)
         return found if known else replace(found, limit=Limit(warn=WARN_BLIND, fail=FAIL_BLIND))
 

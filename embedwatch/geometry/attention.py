@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 __all__ = [
+    "ROUNDING",
     "band_masses",
     "head_cosines",
     "key_masses",
@@ -22,6 +23,8 @@ __all__ = [
 
 NO_KEY = -1
 """What stands for a key that a row does not have."""
+ROUNDING = 1e-5
+"""What differs from an even share by so small a part of it is rounding of float32."""
 LOWEST = -1e4
 """A score so far below the largest takes nothing: e^-104 is 0 in float32."""
 
@@ -112,7 +115,8 @@ def residual_attention(weights: Tensor, seen: Tensor, ends: Tensor) -> Tensor:
     compared = seen.scatter(1, ends, torch.zeros_like(ends, dtype=torch.bool))
     kept = weights * compared
     even = kept.sum(1) / compared.sum(1).clamp(min=1)
-    return kept - even[:, None] * compared
+    found = kept - even[:, None] * compared
+    return torch.where(found.abs() > ROUNDING * even[:, None], found, 0.0)
 
 
 def head_cosines(vectors: Tensor) -> Tensor:

@@ -32,7 +32,8 @@ def gradient_norms(parameters: Iterable[Tensor], table: Tensor | None = None) ->
         return {}
     if any(hasattr(each, FLAT) for each in learned):
         return {}
-    norms = torch._foreach_norm([each.detach() for each in gradients], 2, torch.float32)
+    precise = any(each.dtype == torch.float64 for each in gradients)  # a norm is not narrowed
+    norms = torch._foreach_norm([each.detach() for each in gradients], 2, torch.float64 if precise else torch.float32)
     found = {"gradient_norm_applied": torch.linalg.vector_norm(torch.stack(norms))}
     if table is not None and table.grad is not None:
         found["table_gradient_norm"] = next(

@@ -12,7 +12,7 @@ from torch import Tensor
 from embedwatch.batch import FLOAT32_MAX, AttentionBatch
 from embedwatch.core.exhibit import Exhibit
 from embedwatch.core.measurement import Measurement, Metric
-from embedwatch.geometry.attention import head_cosines, residual_attention
+from embedwatch.geometry.attention import ROUNDING, head_cosines, residual_attention
 from embedwatch.hashing import hash_integers
 from embedwatch.sketches import BatchStatistic, HeadArrays, HeadValues, example_attention, plain_rows
 
@@ -114,6 +114,8 @@ class AttentionHeads(BatchStatistic[AttentionBatch]):
         outputs = self._values.means("output")
         outputs = outputs[~outputs.isnan()]
         median = float(outputs.quantile(0.5)) if len(outputs) > 1 else 0.0
+        most = float(outputs.max()) if len(outputs) > 1 else 0.0
+        median = most if median <= DEAD * most else median  # where most heads are dead the median head is none
         cosines = self._cosines()
         several = len(cosines) > 1
         highest = cosines.amax(1) if several else cosines
@@ -167,12 +169,15 @@ class AttentionHeads(BatchStatistic[AttentionBatch]):
                 outputs.setdefault(row.head, []).append(norms[row.place])
             inner = {key: share for key, share in row.shares.items() if key not in (row.first, row.last)}
             vector = vectors.setdefault(row.head, {})
+            even = sum(inner.values()) / len(inner) if inner else 0.0
             for key, share in inner.items():
                 place = row.query, key
-                vector[place] = vector.get(place, 0.0) + share - sum(inner.values()) / len(inner)
+                added = share - even if abs(share - even) > ROUNDING * even else 0.0
+                vector[place] = vector.get(place, 0.0) + added
         means = sorted(sum(held) / len(held) for held in outputs.values())
         middle = len(means) // 2
         median = (means[middle] + means[-1 - middle]) / 2 if len(means) > 1 else 0.0
+        median = means[-1] if len(means) > 1 and median <= DEAD * means[-1] else median
         cosines = {pair: _cosine(vectors[pair[0]], vectors[pair[1]]) for pair in combinations(vectors, 2)}
         twins = {head for pair, cosine in cosines.items() if cosine >= TWIN for head in pair}
         return {

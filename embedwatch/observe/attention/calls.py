@@ -175,7 +175,7 @@ class ScoresCall(AttentionCall):
     def scores(self, chosen: Chosen) -> tuple[Tensor, Tensor | None]:
         """Return the scores of the chosen queries, and which keys they see."""
         scores = _at(self.given, chosen).float()  # (I, H, Q, S)
-        return scores, scores > HIDDEN
+        return scores, ~(scores <= HIDDEN)  # NaN is seen
 
     def bounds(self) -> Tensor | None:
         """Return the highest score of each head."""
@@ -199,5 +199,6 @@ def _of_items(tensor: Tensor, chosen: Chosen) -> Tensor:
 
 def _longest(vectors: Tensor) -> Tensor:
     """Return the norm of the longest vector of each head. Shape: (B, H, T, K) -> (H,) float32."""
-    norms: Tensor = torch.linalg.vector_norm(vectors, dim=3, dtype=torch.float32)  # (B, H, T)
-    return norms.amax(dim=(0, 2))
+    narrow = vectors.dtype in (torch.float16, torch.bfloat16)
+    norms: Tensor = torch.linalg.vector_norm(vectors, dim=3, dtype=torch.float32 if narrow else None)  # (B, H, T)
+    return norms.amax(dim=(0, 2)).float()

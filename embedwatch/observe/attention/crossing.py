@@ -16,28 +16,29 @@ from embedwatch.observe.attention.calls import QueryKeyCall
 from embedwatch.observe.attention.frames import is_open, take_open
 from embedwatch.observe.attention.masks import Alignment, Masking
 from embedwatch.observe.attention.multihead import projected_call
-from embedwatch.observe.attention.registry import named_site, sites_of, sites_with
+from embedwatch.observe.attention.registry import named_site, sites_with
 from embedwatch.observe.attention.scored import scores_call
 from embedwatch.observe.attention.site import AttentionSite
 from embedwatch.observe.seam import ORDER
 
 __all__ = ["OPEN", "ORDER", "attend", "compiling", "detached", "watches"]
 
-OPEN = 0
-"""In place of a module: whichever attends now."""
+OPEN, HOOKED = 0, 1
+"""In place of a module: whichever attends now; one with a hook of its own."""
+INTERFACE_KINDS = ("interface", "own")
 RULE = "its mask is a rule of flex attention, which cannot leave compiled code"
 
 _library = torch.library.Library("embedwatch", "FRAGMENT")
 _library.define(
     "attend(Tensor query, Tensor key, Tensor? output, Tensor[] masks, Tensor? padding, Tensor? sinks, "
-    "Tensor(a!) order, int site, str name, float scale, float softcap, str causal, int window) -> ()"
+    "Tensor? mark, Tensor(a!) order, int site, str name, float scale, float softcap, str causal, int window) -> ()"
 )
 _library.define("attend_scores(Tensor scores, Tensor(a!) order) -> ()")
 _library.define(
     "attend_inputs(Tensor query, Tensor key, Tensor? weight, Tensor? mask, Tensor? padding, Tensor(a!) order, "
     "int site) -> ()"
 )
-_library.define("attend_rule(Tensor(a!) order, int site) -> ()")
+_library.define("attend_rule(Tensor? mark, Tensor(a!) order) -> ()")
 
 
 def attend(
@@ -47,6 +48,7 @@ def attend(
     masks: Sequence[Tensor],
     padding: Tensor | None,
     sinks: Tensor | None,
+    mark: Tensor | None,
     order: Tensor,
     site: int,
     name: str,
@@ -57,19 +59,19 @@ def attend(
 ) -> None:
     """Look at a call of attention."""
     masking = Masking(tuple(masks), padding, cast("Alignment", causal), window)
-    for found in _sites(site, name):
+    for found in _sites(site, name, mark):
         call = QueryKeyCall(query, key, scale, output, masking, softcap, sinks, cross=found.cross)
         found.attend(lambda call=call: call)  # type: ignore[misc]
 
 
-def _sites(site: int, name: str) -> list[AttentionSite]:
+def _sites(site: int, name: str, mark: Tensor | None) -> list[AttentionSite]:
     if name:
         named = named_site(site, name)
         return [] if named is None else [named]
-    if site == OPEN:
-        opened = take_open()
-        return [] if opened is None else [opened]
-    return [each for each in sites_of(site) if is_open(each)]
+    if mark is not None:
+        return [each for each in sites_with(mark, INTERFACE_KINDS) if is_open(each)]
+    opened = take_open()
+    return [] if opened is None else [opened]
 
 
 def _scores(scores: Tensor, order: Tensor) -> None:
@@ -87,12 +89,13 @@ def _inputs(
     order: Tensor,
     site: int,
 ) -> None:
-    for found in sites_of(site) if weight is None else list(sites_with(weight)):
+    kinds = ("multihead",) if site == HOOKED else ("fused",)
+    for found in () if weight is None else list(sites_with(weight, kinds)):
         found.attend(lambda found=found: projected_call(found, query, key, mask, padding))  # type: ignore[misc]
 
 
-def _rule(order: Tensor, site: int) -> None:
-    for found in sites_of(site):
+def _rule(mark: Tensor | None, order: Tensor) -> None:
+    for found in () if mark is None else list(sites_with(mark, INTERFACE_KINDS)):
         if found.attends:
             found.unfit = RULE
 

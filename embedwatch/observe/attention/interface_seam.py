@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from embedwatch.observe.attention.calls import QueryKeyCall
-from embedwatch.observe.attention.crossing import ORDER, compiling, detached, watches
+from embedwatch.observe.attention.crossing import OPEN, ORDER, compiling, detached, watches
 from embedwatch.observe.attention.frames import take_open
 from embedwatch.observe.attention.masks import Alignment, Masking, Rule
 from embedwatch.observe.attention.patches import Patch
-from embedwatch.observe.attention.registry import attending, sites_of
+from embedwatch.observe.attention.registry import attending, mark_of, sites_of
 
 __all__ = ["interface_patch"]
 
@@ -121,7 +121,7 @@ def _cross(
 ) -> None:
     """Leave an operator in compiled code."""
     if mask is not None and not isinstance(mask, Tensor):
-        torch.ops.embedwatch.attend_rule(ORDER, id(module))
+        torch.ops.embedwatch.attend_rule(detached(mark_of(module)), ORDER)
         return
     torch.ops.embedwatch.attend(
         query.detach(),
@@ -130,8 +130,9 @@ def _cross(
         [each.detach() for each in _masks(implementation, mask, kwargs)],
         mask if FLASH in implementation else None,
         detached(kwargs.get("s_aux")),
+        detached(mark_of(module)),
         ORDER,
-        id(module),
+        OPEN,
         "",
         float(_scale(query, kwargs)),
         float(kwargs.get("softcap") or 0.0),

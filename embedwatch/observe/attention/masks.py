@@ -65,7 +65,7 @@ class Masking:
         for mask in self.masks:
             row = _rows(mask, chosen)  # (I, H or 1, Q or 1, S or 1)
             if row.dtype != torch.bool:
-                visible = row.float() > HIDDEN
+                visible = ~(row.float() <= HIDDEN)
                 bias = joined(bias, torch.where(visible, row.float(), 0.0), torch.add)
                 row = visible
             seen = joined(seen, row, torch.logical_and)
@@ -101,7 +101,7 @@ class Masking:
                 told = first.diagonal(dim1=1, dim2=2)  # (B or 1, S)
             else:
                 told = first.amax(1) if first.is_floating_point() else first.any(1)
-            real = told if told.dtype == torch.bool else told.float() > HIDDEN
+            real = told if told.dtype == torch.bool else ~(told.float() <= HIDDEN)
             found = joined(found, real, torch.logical_and)
         if self.rule is not None and same:
             at = torch.arange(keys, device=device)

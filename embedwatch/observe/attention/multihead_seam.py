@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from embedwatch.observe.attention.crossing import ORDER, compiling, detached, watches
+from embedwatch.observe.attention.crossing import HOOKED, OPEN, ORDER, compiling, detached, watches
 from embedwatch.observe.attention.multihead import projected_call
 from embedwatch.observe.attention.patches import Patch
 from embedwatch.observe.attention.registry import attending, sites_with
@@ -23,7 +23,6 @@ from embedwatch.observe.seam import Hook, leave_alone
 
 __all__ = ["MultiheadHook", "multihead_patch"]
 
-OPEN = 0
 BATCHED = 3
 
 
@@ -56,7 +55,8 @@ class MultiheadHook(Hook):
         if compiling():
             given = _Given(*args, **more[0])
             query, key = _batch_first(given.query, module), _batch_first(given.key, module)
-            _cross(query, key, None, given.attn_mask, given.key_padding_mask, id(module))
+            weight = module.in_proj_weight if module._qkv_same_embed_dim else module.q_proj_weight
+            _cross(query, key, cast("Tensor | None", weight), given.attn_mask, given.key_padding_mask, HOOKED)
         elif self._site.attends:
             self._site.attend(lambda: _call(self._site, module, _Given(*args, **more[0])))
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from embedwatch.observe.attention.site import AttentionSite
 
-__all__ = ["Watcher", "add", "attending", "named_site", "remove", "sites_of", "sites_with"]
+__all__ = ["Watcher", "add", "attending", "mark_of", "named_site", "remove", "sites_of", "sites_with"]
 
 
 class Watcher(Protocol):
@@ -91,19 +91,33 @@ def sites_of(module: int) -> list[AttentionSite]:
     return [site for reference in _modules.get(module, ()) if (site := reference()) is not None]
 
 
-def sites_with(weight: Tensor) -> Iterable[AttentionSite]:
-    """Return the sites of torch's own attention whose weight lies here; modules are not known where it is used."""
-    place = weight.data_ptr()
-    for watcher in _alive():
+def mark_of(module: nn.Module) -> Tensor | None:
+    """Return the parameter that a module is known by in compiled code: its identity would make one graph for each."""
+    return next(module.parameters(), None)
+
+
+def sites_with(weight: Tensor, kinds: Collection[str] = ("fused",)) -> Iterable[AttentionSite]:
+    """Return the sites of these kinds whose first weight lies here; modules are not known where it is used."""
+    place = _place_of(weight)
+    for watcher in _alive() if place else ():
         if watcher.attends:
-            yield from (site for site in watcher.sites if site.kind == "fused" and _weight_of(site) == place)
+            yield from (site for site in watcher.sites if site.kind in kinds and _weight_of(site) == place)
 
 
 def _weight_of(site: AttentionSite) -> int:
     module = site.place.module
     weight = getattr(module, "in_proj_weight", None)
     weight = getattr(module, "q_proj_weight", None) if weight is None else weight
-    return weight.data_ptr() if isinstance(weight, Tensor) else 0
+    weight = mark_of(module) if weight is None else weight
+    return _place_of(weight) if isinstance(weight, Tensor) else 0
+
+
+def _place_of(weight: Tensor) -> int:
+    """Return where a weight lies; 0 where it has no place, as inside a function transform."""
+    try:
+        return weight.data_ptr()
+    except RuntimeError:
+        return 0
 
 
 def named_site(watcher: int, name: str) -> AttentionSite | None:

@@ -94,6 +94,7 @@ def _cross(given: _Given, output: Tensor) -> None:
         [] if given.attn_mask is None else [given.attn_mask.detach()],
         None,
         None,
+        None,
         ORDER,
         OPEN,
         "",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +22,7 @@ from embedwatch.observe.attention.interface_seam import interface_patch
 from embedwatch.observe.attention.multihead_seam import MultiheadHook, multihead_patch
 from embedwatch.observe.attention.patches import Patch
 from embedwatch.observe.attention.sdpa_seam import sdpa_patch
-from embedwatch.observe.attention.site import MOST_WAITING, AttentionSite, Share
+from embedwatch.observe.attention.site import MOST_WAITING, STAGE, AttentionSite, Share
 from embedwatch.observe.attention.sites import SiteModule, find_sites, is_cross, spread
 from embedwatch.observe.attention.softmax_seam import softmax_patches
 from embedwatch.observe.places import Place
@@ -167,14 +168,29 @@ class AttentionWatch:
         scale: float | None,
     ) -> None:
         """Look at a call that the model's own code tells of; what does not fit is counted, and stops nothing."""
-        if not self.rows or not watches():
+        if not self.rows or not watches() or not (compiling() or self.attends):
             return
+        with nullcontext() if compiling() else self._boundary.guard(STAGE, site):
+            self._attend(query, key, site, output, mask, is_causal=is_causal, scale=scale)
+
+    def _attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        site: str,
+        output: Tensor | None,
+        mask: Tensor | None,
+        *,
+        is_causal: bool,
+        scale: float | None,
+    ) -> None:
         scale = query.shape[-1] ** -0.5 if scale is None else scale
         given = (
             query.detach(),
             key.detach(),
             detached(output),
             [] if mask is None else [mask.detach()],
+            None,
             None,
             None,
             ORDER,
@@ -187,7 +203,7 @@ class AttentionWatch:
         )
         if compiling():
             torch.ops.embedwatch.attend(*given)
-        elif self.attends:
+        else:
             cross(*given)
 
     def mark(self) -> None:
