@@ -71,6 +71,8 @@ class AlertBook:
     capacity: int
     runbooks: str = RUNBOOKS
     _entries: dict[Key, Entry] = field(default_factory=dict)
+    _telling: Key | None = None
+    """What is being told now: it may arrive, and must not be forgotten meanwhile."""
 
     @property
     def is_full(self) -> bool:
@@ -89,7 +91,8 @@ class AlertBook:
                     self._entries.setdefault(key, Entry()).want(self._alert(verdict, time), time)
             elif verdict.status == "ok" and key in self._entries:
                 self._entries[key].want(None, time)
-                self._forget(key)
+                if key != self._telling:
+                    self._forget(key)
         return dropped
 
     def _alert(self, verdict: Verdict, time: float) -> Alert:
@@ -111,6 +114,7 @@ class AlertBook:
         key = min(due, key=lambda key: self._entries[key].tried)
         entry = self._entries[key]
         entry.tried += 1
+        self._telling = key
         alerts: list[Told] = []
         if entry.told is not None and entry.is_news:
             alerts.append((entry.told, entry.ended))
@@ -127,8 +131,14 @@ class AlertBook:
 
     def delivered(self, news: News, now: float) -> None:
         """Note that it was told."""
+        self._telling = None
         entry = self._entries[news.key]
         entry.told, entry.told_at, entry.tried = news.wanted, now, 0
+        self._forget(news.key)
+
+    def failed(self, news: News) -> None:
+        """Note that it could not be told; it is due again, unless nobody needs to know any more."""
+        self._telling = None
         self._forget(news.key)
 
     def _forget(self, key: Key) -> None:

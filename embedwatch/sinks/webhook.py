@@ -136,9 +136,11 @@ class Webhook(Sink):
                 news = self._book.next(self._clock())
             if news is None:
                 return True
-            if not self._post(news):
-                return False
+            done = self._post(news)
             with self._lock:
+                if not done:
+                    self._book.failed(news)
+                    return False
                 self._book.delivered(news, self._clock())
 
     def _post(self, news: News) -> bool:
