@@ -185,7 +185,6 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "embedwatch.interventions",
         "embedwatch.monitor",
         "embedwatch.monitor_options",
-        "embedwatch.recording",
         "embedwatch.observe",
         "embedwatch.recording",
         "embedwatch.rounds",

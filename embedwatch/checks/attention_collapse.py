@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from embedwatch.core.check import Check
+from embedwatch.core.check import LEAST_QUERIES, Check
 from embedwatch.core.history import History
 from embedwatch.core.levels import early_level
 from embedwatch.core.snapshot import Snapshot
 from embedwatch.core.verdict import Evidence, Limit
 
 METRIC = "attention_inner_entropy_ratio"
-LEAST_ROWS = 256
 WARN, FAIL = 0.2, 0.1
 """The lowest layer of three trained models has 0.46; with its logits four times as large it has 0.12."""
 LOST, MOST_LOST = 1 / 2, 1 / 5
@@ -60,8 +59,8 @@ class AttentionCollapse(Check):
         rows, measurement = snapshot.provenance.rows, snapshot.get(METRIC, heads="mean")
         if measurement is None or measurement.number is None:
             return Evidence(None, self.limit, rows, "Not enough data for a value.", METRIC)
-        if rows < LEAST_ROWS:
-            return Evidence(None, self.limit, rows, f"{rows:,} rows are too few, needs {LEAST_ROWS:,}.", METRIC)
+        if rows < LEAST_QUERIES:
+            return Evidence(None, self.limit, rows, f"{rows:,} rows are too few, needs {LEAST_QUERIES:,}.", METRIC)
         level = early_level(history, snapshot, METRIC, heads="mean")
         value = measurement.number
         past = "" if level is None else f"; early in this course it was {level:.2f}"

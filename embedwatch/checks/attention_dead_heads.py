@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from embedwatch.core.check import ThresholdCheck
+from embedwatch.core.check import LEAST_QUERIES, ThresholdCheck
 from embedwatch.core.measurement import Measurement
 from embedwatch.core.snapshot import Snapshot
 from embedwatch.core.verdict import Limit
-
-LEAST_ROWS = 256
 
 
 class AttentionDeadHeads(ThresholdCheck):
@@ -44,7 +42,7 @@ class AttentionDeadHeads(ThresholdCheck):
     def minimum_rows(self, snapshot: Snapshot) -> int:
         """Return the number of rows below which chance decides."""
         del snapshot
-        return LEAST_ROWS
+        return LEAST_QUERIES
 
     def reason(self, snapshot: Snapshot, measurement: Measurement) -> str:
         """Return the share in words."""

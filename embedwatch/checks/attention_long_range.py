@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from embedwatch.core.check import ThresholdCheck
+from embedwatch.core.check import LEAST_QUERIES, ThresholdCheck
 from embedwatch.core.measurement import Measurement
 from embedwatch.core.snapshot import Snapshot
 from embedwatch.core.verdict import Limit
-
-LEAST_ROWS = 256
 
 
 class AttentionLongRange(ThresholdCheck):
@@ -50,7 +48,7 @@ class AttentionLongRange(ThresholdCheck):
     def minimum_rows(self, snapshot: Snapshot) -> int:
         """Return the number of rows below which chance decides."""
         del snapshot
-        return LEAST_ROWS
+        return LEAST_QUERIES
 
     def reason(self, snapshot: Snapshot, measurement: Measurement) -> str:
         """Return the share in words."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from embedwatch.core.check import ThresholdCheck
+from embedwatch.core.check import LEAST_QUERIES, ThresholdCheck
 from embedwatch.core.history import History
 from embedwatch.core.levels import earlier_values
 from embedwatch.core.measurement import Measurement
@@ -13,7 +13,6 @@ from embedwatch.core.snapshot import Snapshot
 from embedwatch.core.verdict import Evidence, Limit
 
 COMPARED = "attention_compared_rows_total"
-LEAST_ROWS = 256
 
 
 class AttentionOrder(ThresholdCheck):
@@ -54,8 +53,8 @@ class AttentionOrder(ThresholdCheck):
     def evaluate(self, snapshot: Snapshot, reference: Any = None, history: History | None = None) -> Evidence:
         """Return the share of rows with equal logits; without a limit in the first window of a course."""
         compared = int(snapshot.number(COMPARED) or 0)
-        if compared < LEAST_ROWS:
-            short = f"{compared:,} rows that could be compared are too few, needs {LEAST_ROWS:,}."
+        if compared < LEAST_QUERIES:
+            short = f"{compared:,} rows that could be compared are too few, needs {LEAST_QUERIES:,}."
             return Evidence(None, self.limit, snapshot.provenance.rows, short, self.metric)
         evidence = super().evaluate(snapshot, reference, history)
         begins = snapshot.provenance.step is not None and not earlier_values(history, snapshot, self.metric)

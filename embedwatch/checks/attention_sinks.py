@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from embedwatch.core.check import Check
+from embedwatch.core.check import LEAST_QUERIES, Check
 from embedwatch.core.history import History
 from embedwatch.core.levels import early_level
 from embedwatch.core.snapshot import Snapshot
 from embedwatch.core.verdict import Evidence, Limit
 
 METRIC = "attention_first_ratio"
-LEAST_ROWS = 256
 SETTLED = 5_000
 """Step from which on a model has the sinks that it will have: they emerge within the first few thousand."""
 
@@ -50,9 +49,11 @@ class AttentionSinks(Check):
         del reference
         rows, measurement = snapshot.provenance.rows, snapshot.get(METRIC, heads="mean")
         share = None if measurement is None else measurement.number
-        if share is None or measurement is None or rows < LEAST_ROWS:
+        if share is None or measurement is None or rows < LEAST_QUERIES:
             short = (
-                "Not enough data for a value." if share is None else f"{rows:,} rows are too few, needs {LEAST_ROWS}."
+                "Not enough data for a value."
+                if share is None
+                else f"{rows:,} rows are too few, needs {LEAST_QUERIES}."
             )
             return Evidence(None, self.limit, rows, short, METRIC)
         words = f"The first token takes {share:.1%} of attention"

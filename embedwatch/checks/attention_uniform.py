@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from embedwatch.core.check import Check
+from embedwatch.core.check import LEAST_QUERIES, Check
 from embedwatch.core.history import History
 from embedwatch.core.levels import earlier_values
 from embedwatch.core.snapshot import Snapshot
 from embedwatch.core.verdict import Evidence, Limit
 
 METRIC = "attention_uniform_heads_ratio"
-LEAST_ROWS = 256
 LEARNED = 2_000
 """Step from which on heads must have learned to look somewhere; small models need a few hundred."""
 
@@ -49,9 +48,11 @@ class AttentionUniform(Check):
         """Return the share of even heads; without a limit while that is normal."""
         del reference
         rows, share = snapshot.provenance.rows, snapshot.number(METRIC)
-        if share is None or rows < LEAST_ROWS:
+        if share is None or rows < LEAST_QUERIES:
             short = (
-                "Not enough data for a value." if share is None else f"{rows:,} rows are too few, needs {LEAST_ROWS}."
+                "Not enough data for a value."
+                if share is None
+                else f"{rows:,} rows are too few, needs {LEAST_QUERIES}."
             )
             return Evidence(None, self.limit, rows, short, METRIC)
         step = snapshot.provenance.step

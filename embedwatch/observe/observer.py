@@ -13,12 +13,13 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 from embedwatch.core.boundary import Boundary
+from embedwatch.observe.looks import Looks
 from embedwatch.observe.outputs import named_tensor, vectors_of
 from embedwatch.observe.places import Place
 from embedwatch.observe.predictions import predictions
 from embedwatch.observe.pulse import Pulse
 from embedwatch.observe.sampling import Sample, sample_rows
-from embedwatch.observe.scopes import Mask, Padding
+from embedwatch.observe.scopes import Mask, Padding, real_rows
 from embedwatch.observe.seam import Hook
 
 __all__ = ["Added", "Begin", "End", "Observer", "Seen", "TokensSeen", "why_unfit"]
@@ -47,7 +48,7 @@ class Seen:
     event: Any = None
 
 
-class Observer(Hook):
+class Observer(Looks, Hook):
     """Copies a sample of the rows at one place, at armed steps.
 
     Args:
@@ -81,16 +82,6 @@ class Observer(Hook):
         self.place = place
         self.before = place.side == "input"
         self.rows = rows
-        self.looks = 0
-        self.dropped = 0
-        self.calls = 1
-        """How often its module is called in a forward pass."""
-        self.silent = 0
-        """Windows in a row in which nothing was seen, though the model was looked at."""
-        self._marked = 0
-        self.unfit = ""
-        """Why an output held no vectors, where one did not."""
-        self.seconds = 0.0
         self._pulse = pulse
         self._seed, self._scopes, self._padding = seed, tuple(scopes), padding
         self._inputs, self._tokens, self._part = tuple(inputs), tokens, part
@@ -134,7 +125,7 @@ class Observer(Hook):
         context, step = self._pulse.context, self._pulse.step
         call = context.calls.get(self.key, 0)
         context.calls[self.key] = call + 1
-        valid = self._valid(output.shape[:-1])
+        valid = real_rows(context.masks, self._scopes, output.shape[:-1], self._padding)
         if self._tokens is not None and tokens is not None:
             self._tokens(tokens, valid)
         with self._lock:
@@ -177,14 +168,6 @@ class Observer(Hook):
         self._passes += 1
         return self._passes > self._turn % self._usual
 
-    def _valid(self, shape: torch.Size) -> Tensor | None:
-        masks = self._pulse.context.masks
-        for name in self._scopes:
-            mask = masks.get(name)
-            if mask is not None and mask.fits(shape):
-                return mask.valid(shape, self._padding)
-        return None
-
     def _made_of(self, output: Tensor, tokens: Tensor | None) -> Tensor | None:
         """Return the identity of what each row was made of; `None` where it is not known. Shape: (N,) int64."""
         shape, masks = output.shape[:-1], self._pulse.context.masks
@@ -204,16 +187,6 @@ class Observer(Hook):
     def most_bytes(self, dimension: int) -> int:
         """Return the most bytes that wait to be collected."""
         return (MOST_LOOKS + 1) * self.rows * self.calls * dimension * BYTES
-
-    @property
-    def fresh(self) -> bool:
-        """Whether anything was seen since the last mark."""
-        return self.looks > self._marked
-
-    def mark(self, *, looked: bool) -> None:
-        """End a window, in which the model was looked at or not."""
-        self.silent = 0 if self.fresh else self.silent + looked
-        self._marked = self.looks
 
     def collect(self) -> list[Seen]:
         """Hand over what was seen since the last time."""

@@ -16,7 +16,7 @@ from embedwatch.hashing import hash_integers, hash_rows
 from embedwatch.observe.pulse import Pulse
 from embedwatch.observe.seam import Hook
 
-__all__ = ["Mask", "Padding", "Scope", "find_scopes", "inputs_of", "part_inputs", "scopes_of"]
+__all__ = ["Mask", "Padding", "Scope", "find_scopes", "inputs_of", "part_inputs", "real_rows", "scopes_of"]
 
 PADDING_MASKS = ("tgt_key_padding_mask", "src_key_padding_mask", "key_padding_mask")
 """Arguments that are true where a key is padding (torch's own layers). They come first: there `mask` is another one."""
@@ -135,6 +135,15 @@ def _others(values: Tensor) -> Tensor | None:
         return None
     flat = values.detach().reshape(len(values), -1)  # (B, F)
     return hash_rows(flat[:, :: math.ceil(flat.shape[1] / COMPARED)])
+
+
+def real_rows(
+    masks: Mapping[str, Mask], scopes: Sequence[str], shape: torch.Size, padding: Padding | None
+) -> Tensor | None:
+    """Return which rows of this shape are real, by the first of these scopes that says anything about them."""
+    fitting = (masks[name] for name in scopes if name in masks and masks[name].fits(shape))
+    mask = next(fitting, None)
+    return None if mask is None else mask.valid(shape, padding)
 
 
 class Scope(Hook):

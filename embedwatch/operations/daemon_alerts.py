@@ -6,7 +6,7 @@ import json
 
 from embedwatch.exposition import PREFIX, RELOAD_SUCCESSFUL
 from embedwatch.operations.alerts import Alert, Signal, Trial
-from embedwatch.operations.promql import BRIDGE, PROCESS, by
+from embedwatch.operations.promql import BRIDGE, PROCESS, by, last
 
 __all__ = ["LATER", "daemon_alerts"]
 
@@ -22,14 +22,10 @@ def daemon_alerts() -> list[Alert]:
     return [_config_refused(), _refused(), _state_lost()]
 
 
-def _last(aggregation: str, metric: str) -> str:
-    return by(aggregation, PROCESS, f"last_over_time({metric}[{BRIDGE}m])")
-
-
 def _config_refused() -> Alert:
     return Alert(
         name="EmbedwatchConfigRefused",
-        expr=f"{_last('min', RELOAD_SUCCESSFUL.name)} == 0",
+        expr=f"{last('min', PROCESS, RELOAD_SUCCESSFUL.name)} == 0",
         severity="warning",
         summary="The daemon refused the configuration that it was given last, and goes on with the one before.",
         description="{{ $labels.instance }}: the configuration read last is wrong; the one before is still in use.",
@@ -69,7 +65,7 @@ def _state_lost() -> Alert:
     metric = f"{PREFIX}state_unrestored"
     return Alert(
         name="EmbedwatchStateLost",
-        expr=f"{_last('max', metric)} > 0",
+        expr=f"{last('max', PROCESS, metric)} > 0",
         severity="warning",
         summary="The daemon could not read all of its state when it started.",
         description="{{ $labels.instance }}: {{ $value }} parts of the state could not be read at the start; "

@@ -10,7 +10,7 @@ import json
 from embedwatch.exposition import PREFIX
 from embedwatch.operations.alerts import Alert, Signal, Trial
 from embedwatch.operations.daemon_alerts import daemon_alerts
-from embedwatch.operations.promql import BRIDGE, PROCESS, SELDOM, by, select
+from embedwatch.operations.promql import BRIDGE, PROCESS, SELDOM, by, last, select
 
 __all__ = ["JOBS", "own_alerts"]
 
@@ -43,10 +43,6 @@ def own_alerts() -> list[Alert]:
         *daemon_alerts(),
         _watchdog(),
     ]
-
-
-def _last(metric: str, labels: tuple[str, ...], aggregation: str = "max") -> str:
-    return by(aggregation, labels, f"last_over_time({PREFIX}{metric}[{BRIDGE}m])")
 
 
 def _down() -> Alert:
@@ -104,7 +100,7 @@ def _stale() -> Alert:
 def _blind() -> Alert:
     return Alert(
         name="EmbedwatchBlind",
-        expr=f"{_last('places_seen', MODEL)}\n<\n{_last('places_expected', MODEL)}",
+        expr=f"{last('max', MODEL, PREFIX + 'places_seen')}\n<\n{last('max', MODEL, PREFIX + 'places_expected')}",
         severity="warning",
         summary="Some of the places that should be watched have never been seen.",
         description="{{ $labels.model }}: {{ $value }} places seen, fewer than expected. "
@@ -145,7 +141,7 @@ def _errors() -> Alert:
 def _overhead() -> Alert:
     return Alert(
         name="EmbedwatchOverhead",
-        expr=f"{_last('watch_overhead_ratio', MODEL)} > {OVERHEAD}",
+        expr=f"{last('max', MODEL, PREFIX + 'watch_overhead_ratio')} > {OVERHEAD}",
         severity="warning",
         summary="Watching takes a noticeable share of the model's time.",
         description="{{ $labels.model }}: watching takes {{ $value | humanizePercentage }} of the time, "
@@ -165,7 +161,7 @@ def _collector_failed() -> Alert:
     labels = (*PROCESS, "collector")
     return Alert(
         name="EmbedwatchCollectorFailed",
-        expr=f"{_last('collector_success', labels, 'min')} == 0",
+        expr=f"{last('min', labels, PREFIX + 'collector_success')} == 0",
         severity="warning",
         summary="A part of the metrics could not be written out.",
         description="{{ $labels.instance }}: collector {{ $labels.collector }} fails, so its metrics are missing.",
@@ -201,7 +197,7 @@ def _label_overflow() -> Alert:
 def _series_dropped() -> Alert:
     return Alert(
         name="EmbedwatchSeriesDropped",
-        expr=f"{_last('series_dropped', PROCESS)} > 0",
+        expr=f"{last('max', PROCESS, PREFIX + 'series_dropped')} > 0",
         severity="warning",
         summary="There are more series than the limit allows; some are left out.",
         description="{{ $labels.instance }}: {{ $value }} series are left out.",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from embedwatch.exposition import SPACE_LABELS
 
-__all__ = ["BRIDGE", "IDENTITY", "PROCESS", "SELDOM", "by", "look_up", "select"]
+__all__ = ["BRIDGE", "IDENTITY", "PROCESS", "SELDOM", "by", "last", "look_up", "select"]
 
 PROCESS = ("job", "instance")
 """Labels that Prometheus itself gives to all series of one scraped process."""
@@ -54,6 +54,18 @@ def by(aggregation: str, labels: Iterable[str], inner: str) -> str:
     """
     indented = "\n".join(f"  {line}" for line in inner.split("\n"))
     return f"{aggregation} by ({', '.join(labels)}) (\n{indented}\n)"
+
+
+def last(aggregation: str, labels: Iterable[str], metric: str) -> str:
+    """Return an aggregation of the last known values of a metric; `BRIDGE` says how long they hold.
+
+    Example:
+        >>> print(last("max", ["job"], "up"))
+        max by (job) (
+          last_over_time(up[15m])
+        )
+    """
+    return by(aggregation, labels, f"last_over_time({metric}[{BRIDGE}m])")
 
 
 def look_up(

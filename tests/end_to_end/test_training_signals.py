@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from embedwatch_model import Transformer
+from tests.checks.test_training_courses import CHECKS
 from tests.end_to_end.short_trainings import BATCH, HELD_OUT, LENGTH, VOCABULARY, Training, language_loss, text, train
 
 pytestmark = pytest.mark.slow
@@ -17,19 +18,7 @@ pytestmark = pytest.mark.slow
 LN_V = math.log(VOCABULARY)
 """What a blind guess costs."""
 
-COURSES = {
-    "plateau",
-    "loss_oscillation",
-    "loss_spike",
-    "loss_divergence",
-    "overfitting",
-    "validation_gap",
-    "outputs_alike",
-    "gradient_scale",
-    "clipping",
-    "rate_for_batch",
-    "skipped_steps",
-}
+COURSES = set(CHECKS)
 
 
 def not_held_out(step: int, stream: Tensor) -> Tensor:

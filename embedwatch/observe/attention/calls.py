@@ -14,7 +14,7 @@ from torch import Tensor
 from embedwatch.observe.attention.masks import HIDDEN, Masking
 from embedwatch.observe.attention.queries import Chosen
 
-__all__ = ["AttentionCall", "QueryKeyCall", "ScoresCall"]
+__all__ = ["AttentionCall", "MaskedCall", "QueryKeyCall", "ScoresCall"]
 
 
 class AttentionCall(ABC):
@@ -65,8 +65,32 @@ class AttentionCall(ABC):
         return None
 
 
+class MaskedCall(AttentionCall):
+    """A call whose scores are made here, and what hides keys and shifts scores is told beside them."""
+
+    query: Tensor
+    masking: Masking
+
+    @property
+    def witness(self) -> Tensor:
+        """What shows whether it can be looked at."""
+        return self.query
+
+    def real_keys(self) -> Tensor | None:
+        """Return which keys are no padding, as far as its masks tell. Shape: (B, S) bool."""
+        batch, _, queries, keys = self.shape
+        masking = self.masking.cropped(keys)
+        return masking.real_keys(batch, queries, keys, cross=self.cross, device=self.device)
+
+    def masked(self, scores: Tensor, chosen: Chosen) -> tuple[Tensor, Tensor | None]:
+        """Return scores of the chosen queries with their biases, and which keys they see; see `scores`."""
+        _, _, queries, keys = self.shape
+        bias, seen = self.masking.cropped(keys).rows(chosen, queries, keys)
+        return (scores if bias is None else scores + bias), seen
+
+
 @dataclass(frozen=True)
-class QueryKeyCall(AttentionCall):
+class QueryKeyCall(MaskedCall):
     """Queries and keys, as `softmax(softcap(Q Kᵀ · scale) + bias)` takes them.
 
     Args:
@@ -99,21 +123,9 @@ class QueryKeyCall(AttentionCall):
         """K."""
         return self.query.shape[3]
 
-    @property
-    def witness(self) -> Tensor:
-        """What shows whether it can be looked at."""
-        return self.query
-
-    def real_keys(self) -> Tensor | None:
-        """Return which keys are no padding, as far as its masks tell. Shape: (B, S) bool."""
-        batch, _, queries, keys = self.shape
-        masking = self.masking.cropped(keys)
-        return masking.real_keys(batch, queries, keys, cross=self.cross, device=self.device)
-
     def scores(self, chosen: Chosen) -> tuple[Tensor, Tensor | None]:
         """Return the scores of the chosen queries, and which keys they see."""
-        _, heads, queries, keys = self.shape
-        groups = self.key.shape[1]
+        heads, groups = self.query.shape[1], self.key.shape[1]
         query = _at(self.query, chosen).float()  # (I, H, Q, K)
         key = _of_items(self.key, chosen).float()  # (I, G, S, K)
         folded = query.unflatten(1, (groups, heads // groups)).flatten(2, 3)  # (I, G, H / G · Q, K)
@@ -121,8 +133,7 @@ class QueryKeyCall(AttentionCall):
         scores = scores.unflatten(2, (heads // groups, -1)).flatten(1, 2)  # (I, H, Q, S)
         if self.softcap:
             scores = self.softcap * torch.tanh(scores / self.softcap)
-        bias, seen = self.masking.cropped(keys).rows(chosen, queries, keys)
-        return (scores if bias is None else scores + bias), seen
+        return self.masked(scores, chosen)
 
     def bounds(self) -> Tensor | None:
         """Return what no score of each head exceeds: `max ‖q‖ · max ‖k‖ · |scale|`, and the most of the biases."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from embedwatch.observe.attention.calls import AttentionCall
+from embedwatch.observe.attention.calls import MaskedCall
 from embedwatch.observe.attention.masks import Masking
 from embedwatch.observe.attention.queries import Chosen
 from embedwatch.observe.attention.site import AttentionSite, Unseen
@@ -25,7 +25,7 @@ class _Map(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ProjectedCall(AttentionCall):
+class ProjectedCall(MaskedCall):
     """What goes into attention, before it becomes queries and keys.
 
     Args:
@@ -55,27 +55,14 @@ class ProjectedCall(AttentionCall):
         """K."""
         return self.to_query.weight.shape[0] // self.heads
 
-    @property
-    def witness(self) -> Tensor:
-        """What shows whether it can be looked at."""
-        return self.query
-
-    def real_keys(self) -> Tensor | None:
-        """Return which keys are no padding, as far as its masks tell. Shape: (B, S) bool."""
-        batch, _, queries, keys = self.shape
-        masking = self.masking.cropped(keys)
-        return masking.real_keys(batch, queries, keys, cross=self.cross, device=self.device)
-
     def scores(self, chosen: Chosen) -> tuple[Tensor, Tensor | None]:
         """Return the scores of the chosen queries, and which keys they see."""
-        _, _, queries, keys = self.shape
         pairs = zip(chosen.items, chosen.index, strict=True)
         rows = torch.stack([self.query[item].index_select(0, index) for item, index in pairs])  # (I, Q, E)
         query = self._split(rows, self.to_query)  # (I, H, Q, K)
         key = self._split(torch.stack([self.key[item] for item in chosen.items]), self.to_key)  # (I, H, S, K)
         scores = (query @ key.transpose(2, 3)) / self.head_size**0.5  # (I, H, Q, S)
-        bias, seen = self.masking.cropped(keys).rows(chosen, queries, keys)
-        return (scores if bias is None else scores + bias), seen
+        return self.masked(scores, chosen)
 
     def _split(self, rows: Tensor, made: _Map) -> Tensor:
         bias = None if made.bias is None else made.bias.float()

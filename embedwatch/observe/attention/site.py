@@ -16,10 +16,11 @@ import torch
 from embedwatch.core.boundary import Boundary
 from embedwatch.observe.attention.calls import AttentionCall
 from embedwatch.observe.attention.rows import AttentionRows, Real, sample_attention
+from embedwatch.observe.looks import Looks
 from embedwatch.observe.observer import MOST_CALLS, why_unfit
 from embedwatch.observe.places import Place
 from embedwatch.observe.pulse import Pulse
-from embedwatch.observe.scopes import Padding
+from embedwatch.observe.scopes import Padding, real_rows
 
 __all__ = ["LOOK_BYTES", "MOST_WAITING", "AttentionSeen", "AttentionSite", "Share", "Unseen"]
 
@@ -93,7 +94,7 @@ class Share:
             self.waiting -= size
 
 
-class AttentionSite:
+class AttentionSite(Looks):
     """Samples the attention of one module, at the steps at which attention is looked at.
 
     Args:
@@ -121,20 +122,10 @@ class AttentionSite:
     ) -> None:
         self.place, self.kind, self.cross = place, kind, cross
         self.key = next(_keys)
-        self.looks = 0
-        self.dropped = 0
-        self.calls = 1
-        """How often its module is called in a forward pass."""
-        self.silent = 0
-        """Windows in a row in which nothing was seen, though attention was looked at."""
-        self.unfit = ""
-        """Why a call could not be looked at, where one could not."""
-        self.seconds = 0.0
         self._share, self._pulse, self._boundary = share, pulse, boundary
         self._scopes, self._padding = tuple(scopes), padding
         self._pending: list[AttentionSeen] = []
         self._looked: dict[int, int] = {}  # call to the step that was looked at
-        self._marked = 0
         self._turns = 0
         self._lock = threading.Lock()
         share.calls += 1
@@ -221,25 +212,12 @@ class AttentionSite:
         return Real(self._valid(batch, queries), None if call.cross else self._valid(batch, keys))
 
     def _valid(self, batch: int, length: int) -> torch.Tensor | None:
-        shape, masks = torch.Size((batch, length)), self._pulse.context.masks
-        fitting = (masks[name] for name in self._scopes if name in masks and masks[name].fits(shape))
-        mask = next(fitting, None)
-        return None if mask is None else mask.valid(shape, self._padding)
+        return real_rows(self._pulse.context.masks, self._scopes, torch.Size((batch, length)), self._padding)
 
     @property
     def waiting(self) -> int:
         """Looks that were not collected yet."""
         return len(self._pending)
-
-    @property
-    def fresh(self) -> bool:
-        """Whether anything was seen since the last mark."""
-        return self.looks > self._marked
-
-    def mark(self, *, looked: bool) -> None:
-        """End a window, in which attention was looked at or not."""
-        self.silent = 0 if self.fresh else self.silent + looked
-        self._marked = self.looks
 
     def collect(self) -> list[AttentionSeen]:
         """Hand over what was seen since the last time."""

@@ -171,40 +171,23 @@ class AttentionWatch:
         if not self.rows or not watches() or not (compiling() or self.attends):
             return
         with nullcontext() if compiling() else self._boundary.guard(STAGE, site):
-            self._attend(query, key, site, output, mask, is_causal=is_causal, scale=scale)
-
-    def _attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        site: str,
-        output: Tensor | None,
-        mask: Tensor | None,
-        *,
-        is_causal: bool,
-        scale: float | None,
-    ) -> None:
-        scale = query.shape[-1] ** -0.5 if scale is None else scale
-        given = (
-            query.detach(),
-            key.detach(),
-            detached(output),
-            [] if mask is None else [mask.detach()],
-            None,
-            None,
-            None,
-            ORDER,
-            self.key,
-            site,
-            float(scale),
-            0.0,
-            "first" if is_causal else "",
-            0,
-        )
-        if compiling():
-            torch.ops.embedwatch.attend(*given)
-        else:
-            cross(*given)
+            scale = query.shape[-1] ** -0.5 if scale is None else scale
+            (torch.ops.embedwatch.attend if compiling() else cross)(
+                query.detach(),
+                key.detach(),
+                detached(output),
+                [] if mask is None else [mask.detach()],
+                None,
+                None,
+                None,
+                ORDER,
+                self.key,
+                site,
+                float(scale),
+                0.0,
+                "first" if is_causal else "",
+                0,
+            )
 
     def mark(self) -> None:
         """End a window: sites that saw nothing, though others did, have been silent for it."""
