@@ -267,3 +267,21 @@ def test_help_loads_nothing_heavy() -> None:
     assert help_text[0].startswith("Usage:")
     loaded = {name for name in answer["modules"] if name in rules.HEAVY}
     assert loaded == set()
+
+
+LOADED_BESIDE_A_MODEL = """
+import json, sys
+from embedwatch.core import Check, Sink, Statistic
+from embedwatch.core.registry import registered
+for kind in (Statistic, Check, Sink):
+    registered(kind)
+print(json.dumps(sorted(sys.modules)))
+"""
+
+
+def test_what_runs_beside_a_model_loads_no_faiss() -> None:
+    """It brings pools of threads of its own, for which nobody there has asked."""
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED_BESIDE_A_MODEL], cwd=ROOT, capture_output=True, text=True, check=True, timeout=120
+    )
+    assert {"faiss", "sklearn"}.isdisjoint(json.loads(done.stdout))

@@ -9,7 +9,6 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from embedwatch.ann import cluster_centres
 from embedwatch.batch import VectorBatch
 from embedwatch.core.errors import MergeError
 from embedwatch.core.exhibit import NO_ID, Exhibit
@@ -163,6 +162,8 @@ class Drift(SketchStatistic):
         Raises:
             UsageError: if the rows of the first half do not vary.
         """
+        from embedwatch.ann import cluster_centres
+
         half = rows // 2
         sums, known = WhiteningSums(), SmallestKeys(KNOWN_ROWS, {})
         sample = SmallestKeys(CELL_SAMPLE, {"rows": (("D",), torch.float32, "first")})
