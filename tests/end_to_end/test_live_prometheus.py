@@ -69,7 +69,6 @@ FOREIGN = {
 ABSENT = {
     *("validation_loss", "gradient_norm_limit"),
     *("attention_last_ratio", "attention_next_ratio"),  # a causal model looks at no later token
-    *("attention_long_range_ratio", "attention_start_over_middle_ratio"),  # of long texts
     "attention_learned_sink_ratio",
 }
 """Metrics of live statistics of which this training has none."""
