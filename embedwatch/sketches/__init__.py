@@ -4,6 +4,8 @@ from embedwatch.sketches.additive import Additive
 from embedwatch.sketches.attention_maps import AttentionMaps
 from embedwatch.sketches.base import BatchStatistic, Sketch, SketchStatistic, example_batches
 from embedwatch.sketches.block_sums import BlockSums
+from embedwatch.sketches.compared import ComparedStatistic, Fitter, is_early
+from embedwatch.sketches.drift_fitter import MOST_BLOCKS, DriftFitter
 from embedwatch.sketches.drift_map import DriftMap
 from embedwatch.sketches.example_attention import example_attention
 from embedwatch.sketches.examples import example_tokens
@@ -23,13 +25,17 @@ from embedwatch.sketches.smallest import SmallestKeys
 from embedwatch.sketches.whitening_sums import WhiteningSums
 
 __all__ = [
+    "MOST_BLOCKS",
     "MOST_HEADS",
     "Additive",
     "AttentionMaps",
     "BatchStatistic",
     "BlockSums",
+    "ComparedStatistic",
+    "DriftFitter",
     "DriftMap",
     "Extremes",
+    "Fitter",
     "FrequentDirections",
     "Frozen",
     "FrozenMark",
@@ -50,6 +56,7 @@ __all__ = [
     "example_attention",
     "example_batches",
     "example_tokens",
+    "is_early",
     "plain_heads",
     "plain_rows",
 ]

@@ -39,6 +39,10 @@ class Frozen(Mapping[str, Tensor]):
     def __len__(self) -> int:
         return len(self._arrays)
 
+    def under(self, prefix: str) -> dict[str, Tensor]:
+        """Return the tensors whose names begin so, without that beginning."""
+        return {name.removeprefix(prefix): array for name, array in self._arrays.items() if name.startswith(prefix)}
+
     @cached_property
     def fingerprint(self) -> str:
         """16 hex digits of the hash of names, types, shapes and bits."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,28 +29,20 @@ from embedwatch.geometry.comparison import (
 from embedwatch.geometry.effects import effects
 from embedwatch.geometry.persistence import cell_decay_length, decay_length
 from embedwatch.sketches import (
+    MOST_BLOCKS,
     Additive,
     BlockSums,
+    ComparedStatistic,
+    DriftFitter,
     DriftMap,
     Extremes,
-    Frozen,
-    FrozenMark,
     SketchStatistic,
     SmallestKeys,
-    WhiteningSums,
     example_batches,
 )
 
-MOST_BLOCKS = 256
-"""Blocks that are kept of a window: beyond, they are joined in pairs."""
 HEAD_ROWS = 4096
 """The first rows, in whose order persistence is looked for."""
-CELLS = 32
-ROWS_PER_CELL = 16
-"""Fewer cells are made where the rows do not fill them."""
-CELL_SAMPLE = 8192
-KNOWN_ROWS = 1 << 16
-"""Contents of fitted rows that are remembered; a map fitted on more than that fits none of them closely."""
 GAP = 2
 """Decay lengths between what fits and what calibrates."""
 NAMED_ROWS = 20
@@ -57,8 +50,6 @@ NAMED_CELLS = 5
 PERMUTATIONS = 999
 SIDES = ("reference", "window")
 CELL_COLUMNS = ("cell", "change", "share", "reference_share")
-REFERENCE = "reference."
-"""What the state of the calibrating rows is called among the frozen arrays."""
 FARTHEST = torch.finfo(torch.float32).max
 
 P_VALUE = Metric(
@@ -90,7 +81,7 @@ Numbers = Mapping[str, "float | None"]
 Change = tuple[int, float, float, float, int]
 
 
-class Drift(SketchStatistic):
+class Drift(ComparedStatistic):
     """Whether rows differ from those of a reference: p-values by block permutation, and the size of the difference.
 
     The first half of the reference fits a whitening `u = Λ^(-1/2) Vᵀ (x - μ)` with shrunk variances; the second half is
@@ -120,17 +111,13 @@ class Drift(SketchStatistic):
 
     name = "drift"
     title = "drift from a reference"
-    needs_reference = True
-    live = False
     metrics = (P_VALUE, FAMILY, FOREIGN, CENTROID, COSINE, VARIANCE, RANK, NORM, BLOCKS, LENGTH, NEEDED, ROWS, KNOWN)
 
     def __init__(self, *, frozen: Mapping[str, Tensor], permutations: int = PERMUTATIONS, seed: int = 0) -> None:
-        frozen = frozen if isinstance(frozen, Frozen) else Frozen(frozen)
         super().__init__(frozen=frozen, permutations=permutations, seed=seed)
-        self._frozen, self._permutations, self._seed = frozen, permutations, seed
-        self._map = DriftMap(frozen)
+        self._permutations, self._seed = permutations, seed
+        self._map = DriftMap(self.frozen)
         columns, cells = self._map.columns, len(self._map.centres)
-        self._mark = self.keep("frozen", FrozenMark(frozen))
         self._blocks = self.keep("blocks", BlockSums(columns.width, unit=self._map.unit, most=self._map.most))
         self._head = self.keep("head", _head(min(LEADING, columns.alive)))
         self._totals = self.keep(
@@ -139,88 +126,31 @@ class Drift(SketchStatistic):
         self._strangest = self.keep("strangest", Extremes(NAMED_ROWS))
 
     @classmethod
-    def fit(
-        cls,
-        batches: Iterable[VectorBatch],
-        *,
-        rows: int,
-        cells: int = CELLS,
-        unit: int = UNIT,
-        most: int = MOST_BLOCKS,
-        seed: int = 0,
-    ) -> Frozen:
-        """Return the frozen arrays of a reference, read once.
+    def fitter(cls, **options: Any) -> DriftFitter:
+        """Return what fits the whitening and the cells; options are those of `DriftFitter`."""
+        return DriftFitter(**options)
 
-        Args:
-            batches: its rows in order, numbered from 0.
-            rows: how many there are; the first half of the numbers fits, the second calibrates.
-            cells: regions of the space that are counted, at most.
-            unit: row numbers of a block where rows are independent.
-            most: blocks that are kept.
-            seed: of the regions.
+    @property
+    def space_dimension(self) -> int:
+        """D of the rows that fitted the map."""
+        return self._map.dimension
 
-        Raises:
-            UsageError: if the rows of the first half do not vary.
-        """
-        from embedwatch.ann import cluster_centres
-
-        half = rows // 2
-        sums, known = WhiteningSums(), SmallestKeys(KNOWN_ROWS, {})
-        sample = SmallestKeys(CELL_SAMPLE, {"rows": (("D",), torch.float32, "first")})
-        calibrating: Drift | None = None
-        arrays: dict[str, Tensor] = {}
-        for batch in batches:
-            early = batch.numbers < half
-            first, later = batch.take(early).clean, batch.take(~early)
-            sums.add(first)
-            if len(first):
-                sample.add(first.keys, rows=first.rows)
-                known.add(first.content)
-            if len(later) and calibrating is None:
-                centres = cluster_centres(
-                    sample.values("rows"), max(1, min(cells, sums.rows // ROWS_PER_CELL)), seed=seed
-                )
-                arrays = DriftMap.arrays(
-                    sums.whitening(), norm=sums.mean_norm, centres=centres, known=known.keys, unit=unit, most=most
-                )
-                calibrating = cls(frozen=Frozen(arrays))
-            if calibrating is not None:
-                calibrating.update(later)
-        if calibrating is None:
-            sums.whitening()  # says what is wrong where rows do not vary
-            raise MergeError(f"`batches` must hold rows from number {half:,} on, got none; number them from 0")
-        return Frozen({**arrays, **calibrating._as_reference(half)})
-
-    def _as_reference(self, start: int) -> dict[str, Tensor]:
-        """Return the state of calibrating rows as arrays, without the blocks near those that fitted."""
+    def calibrated(self, start: int) -> dict[str, Tensor]:
+        """Return the blocks of the rows seen, without those near the rows that fitted, and their head."""
         length = self._decay_length()
         blocks = self._blocks.without(start + math.ceil(GAP * length)) if length > 1 else self._blocks.blocks
-        size = torch.tensor(self._blocks.size)
-        length_array = torch.tensor(length, dtype=torch.float64)
-        cells = self._totals["cells"] + torch.zeros(
-            len(self._map.centres), dtype=torch.int64
-        )  # also where none was seen
-        found = {"size": size, "length": length_array, "cells": cells, **blocks._asdict()}
+        cells = self._totals["cells"] + torch.zeros(len(self._map.centres), dtype=torch.int64)  # also where none is
+        found = {"size": torch.tensor(self._blocks.size), "length": torch.tensor(length, dtype=torch.float64)}
+        found |= {"cells": cells, **blocks._asdict()}
         found |= {"fourths": self._totals["fourths"], "total": self._totals["rows"]}
-        found |= {"cell": self._head.values("cell"), "apart": self._head.values("apart"), "number": self._head.keys}
-        return {f"{REFERENCE}{name}": array.clone() for name, array in found.items()}
-
-    def update(self, batch: VectorBatch) -> None:
-        """Add a batch.
-
-        Raises:
-            MergeError: if its dimension is not that of the reference.
-        """
-        if batch.dimension != self._map.dimension:
-            raise MergeError(
-                f"rows must have {self._map.dimension} dimensions like the reference, got {batch.dimension}; "
-                "compare rows of one space"
-            )
-        super().update(batch)
+        return found | {
+            "cell": self._head.values("cell"),
+            "apart": self._head.values("apart"),
+            "number": self._head.keys,
+        }
 
     def add(self, batch: VectorBatch) -> None:
         """Add a batch whose dimension fits."""
-        self._mark.use()
         numbered = batch.clean
         if batch.ids is None or not len(numbered):
             return
@@ -262,24 +192,23 @@ class Drift(SketchStatistic):
         return max(decay_length(self._head.values("lead")), cell_decay_length(self._head.values("cell")))
 
     @cached_property
-    def _reference(self) -> Side | None:
-        """What calibrates; `None` in the Statistic that gathers it."""
-        held = self._frozen
-        if f"{REFERENCE}size" not in held:
+    def _calibration(self) -> Side | None:
+        """The calibrating rows; `None` in the Statistic that sees those."""
+        held = self.reference
+        if held is None:
             return None
-        size, length, fourths = (held[REFERENCE + name] for name in ("size", "length", "fourths"))
-        blocks = Blocks(*(held[REFERENCE + name] for name in Blocks._fields))
-        return Side(blocks, int(size), float(length), fourths)
+        blocks = Blocks(*(held[name] for name in Blocks._fields))
+        return Side(blocks, int(held["size"]), float(held["length"]), held["fourths"])
 
     def _numbers(self, side: Side, rows: int, known: int) -> Numbers:
         """Return the value of each measurement by its key."""
         shared = {ROWS.name: rows, KNOWN.name: known / (rows + known) if rows + known else None}
-        reference = self._reference
-        if reference is None or not rows:
+        reference = self._calibration
+        if self.reference is None or reference is None or not rows:
             return shared
         by = self._map.whitening
         paired = pair(reference, side, self._map.columns)
-        fourths, total = reference.fourths + side.fourths, int(self._frozen[f"{REFERENCE}total"]) + rows
+        fourths, total = reference.fourths + side.fourths, int(self.reference["total"]) + rows
         found = compare_blocks(paired, by, fourths, total, permutations=self._permutations, seed=self._seed)
         numbers = {
             **shared,
@@ -331,14 +260,13 @@ class Drift(SketchStatistic):
 
     def _changes(self) -> tuple[list[Change], list[Change]]:
         """Return the cells that gained and lost most: change, share now and before, the row nearest to the centre."""
-        rows, reference = int(self._totals["rows"]), self._reference
-        if reference is None or not rows:
+        rows, held = int(self._totals["rows"]), self.reference
+        if held is None or not rows:
             return [], []
         now = self._totals["cells"].double() / rows
-        before = self._frozen[f"{REFERENCE}cells"].double()
+        before = held["cells"].double()
         before = before / before.sum().clamp(min=1)
         here = _central(self._head.values("cell"), self._head.values("apart"), self._head.keys, len(now))
-        held = {name: self._frozen[REFERENCE + name] for name in ("cell", "apart", "number")}
         there = _central(held["cell"], held["apart"], held["number"], len(now))
         order = torch.argsort(now - before, descending=True, stable=True).tolist()
         every = [(cell, float(now[cell] - before[cell]), float(now[cell]), float(before[cell])) for cell in order]
@@ -364,7 +292,7 @@ class Drift(SketchStatistic):
         kept = batch.rows.double().isfinite().all(1)
         rows, ids = batch.rows.double()[kept], batch.numbers[kept]
         by, size = self._map.whitening, self._map.unit
-        features = block_features(rows, rows.norm(dim=1), by, float(self._frozen["norm"]))
+        features = block_features(rows, rows.norm(dim=1), by, float(self.frozen["norm"]))
         while len({int(number) // size for number in ids}) > self._map.most:
             size *= 2
         blocks = join_blocks([Blocks(ids // size, torch.ones_like(ids), features)])
