@@ -76,8 +76,8 @@ BRIEF = {
     *("initial_loss_ratio", "loss_wave_period"),
     *("attention_long_range_ratio", "attention_start_over_middle_ratio"),
 }
-"""Only the first window has the first, which may be over before the first scrape, and only a wave the second. The others
-need a query that sees 64 keys: one in 64 of this causal model's, so that a window may lack it."""
+"""Only the first window has the first, which may be over before the first scrape, and only a wave the second. The rest
+needs a query that sees 64 keys: one in 64 of this causal model's, so that a window may lack it."""
 EMPTY_IN_HEALTH = {
     "Checks at or past a limit": "none is",
     "Firing alerts": "the watchdog, which fires always, has no job",
