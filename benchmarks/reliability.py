@@ -10,6 +10,7 @@ A disk of its own needs root, a clock that jumps the library. Everything shares 
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import platform
@@ -24,7 +25,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import torch
+from numpy.typing import NDArray
 
 from benchmarks.reliability_faults import FAULTS, MEBI, shown
 from benchmarks.reliability_scrapes import Scrapes
@@ -40,6 +43,8 @@ LOAD = Path(__file__).with_name("reliability_load.py")
 TARGET_P99_MS = 50.0
 ROWS, DIMENSION = 64, 384
 STATE_ROWS = 1_000
+MANY, MANY_TEXTS = 20_000, 520
+"""Rows of bodies that are nearly as large as they may be: 30 MB, and 4 MB of JSON."""
 LOAD_SECONDS, SENDERS = 20.0, 2
 LOAD_INTERVAL = "10s"
 HOUR_BATCHES, HOUR_WINDOWS = 3_600, 60
@@ -48,7 +53,13 @@ HOURS = 8
 HOUR_INTERVAL = 0.25
 """Seconds of a window where hours are hurried through."""
 SAMPLE_SECONDS = 0.5
-NPY, JSON, PARCEL = "application/x-npy", "application/json", "application/vnd.embedwatch.parcel"
+NPY, NPZ, JSON, PARCEL = (
+    "application/x-npy",
+    "application/x-npz",
+    "application/json",
+    "application/vnd.embedwatch.parcel",
+)
+ARROW = "application/vnd.apache.arrow.stream"
 Part = Callable[[Path], dict[str, Any]]
 
 
@@ -62,14 +73,39 @@ def state(dimension: int = DIMENSION, rows: int = STATE_ROWS) -> bytes:
 
 def bodies() -> dict[str, tuple[str, bytes, int]]:
     """Return what is sent under load: type, body, rows."""
-    vectors = np.random.default_rng(0).normal(size=(ROWS, DIMENSION)).astype(np.float32)
     return {
         f"npy {ROWS} x {DIMENSION}": (NPY, npy(ROWS, DIMENSION), ROWS),
         f"npy 5000 x {DIMENSION}": (NPY, npy(5_000, DIMENSION), 5_000),
-        f"JSON {ROWS} x {DIMENSION}": (JSON, json.dumps({"vectors": vectors.tolist()}).encode(), ROWS),
+        f"JSON {ROWS} x {DIMENSION}": (JSON, _json(_vectors(ROWS)), ROWS),
         f"states at D = {DIMENSION}": (PARCEL, state(), STATE_ROWS),
         "states at D = 1536": (PARCEL, state(1_536), STATE_ROWS),
+        f"JSON {MANY_TEXTS} x {DIMENSION}": (JSON, _json(_vectors(MANY_TEXTS)), MANY_TEXTS),
+        f"npz {MANY} x {DIMENSION}": (NPZ, _npz(_vectors(MANY)), MANY),
+        f"Arrow {MANY} x {DIMENSION}": (ARROW, _arrow(_vectors(MANY)), MANY),
     }
+
+
+def _vectors(rows: int) -> NDArray[np.float32]:
+    return np.random.default_rng(0).normal(size=(rows, DIMENSION)).astype(np.float32)
+
+
+def _json(vectors: NDArray[np.float32]) -> bytes:
+    return json.dumps({"vectors": vectors.tolist()}).encode()
+
+
+def _npz(vectors: NDArray[np.float32]) -> bytes:
+    file = io.BytesIO()
+    np.savez(file, vectors=vectors)
+    return file.getvalue()
+
+
+def _arrow(vectors: NDArray[np.float32]) -> bytes:
+    column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), vectors.shape[1])
+    table, file = pa.table({"vectors": column}), pa.BufferOutputStream()
+    with pa.ipc.new_stream(file, table.schema) as writer:
+        writer.write_table(table)
+    body: bytes = file.getvalue().to_pybytes()
+    return body
 
 
 def load(folder: Path) -> dict[str, Any]:

@@ -11,13 +11,13 @@ import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import safetensors.torch
 import torch
 from torch import Tensor
 
 from embedwatch.core.boundary import Boundary
 from embedwatch.course import Course
 from embedwatch.integrations.distributed import Ranks
+from embedwatch.large_bytes import tensors_to_bytes
 from embedwatch.observe.gradient_parts import OF_PARTS, norms_of_parts
 from embedwatch.observe.tables import TableState, joined_states
 from embedwatch.parcels import Parcel, open_window
@@ -174,7 +174,7 @@ class _Share:
             for name in OF_TOKENS if state.whole else (*OF_TOKENS, *OF_ROWS):  # copies are the same on all ranks
                 tensors[f"tables.{number}.{name}"] = getattr(state, name).contiguous()
         about = {"seen": self.seen, "scalars": self._steps.names, "tables": tables}
-        return safetensors.torch.save(tensors, {SHARE: json.dumps(about)})
+        return tensors_to_bytes(tensors, {SHARE: json.dumps(about)})
 
     def _parcel(self, course: Course) -> Parcel:
         window, space = course.window, replace(course.space, model="")  # ranks may have counted models differently

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
-import safetensors.torch
 import torch
 
 from embedwatch.batch import VectorBatch
@@ -18,6 +17,7 @@ from embedwatch.core.errors import EmbedwatchError, InputError
 from embedwatch.core.measurement import Measurement
 from embedwatch.core.snapshot import ROLES, Snapshot, Space
 from embedwatch.core.strict_json import strict_json
+from embedwatch.large_bytes import Bytes, joined, tensors_to_bytes
 from embedwatch.parcel_fields import (
     are_notes,
     is_coverage,
@@ -32,7 +32,6 @@ from embedwatch.window import Window
 from embedwatch.window_states import (
     MOST_BYTES,
     further_measurements,
-    plain_tensors,
     read_metadata,
     read_tensors,
     unsendable,
@@ -57,6 +56,8 @@ SCHEMA = 1
 PREFIX = struct.Struct("<8sI")
 """The magic bytes, and the length of the JSON header that follows."""
 MOST_HEADER = 1 << 20
+MOST_SNAPSHOT = 4 << 20
+"""Bytes of a Snapshot, which has some 11 kB; parsing more would hold all threads up."""
 ROWS = "rows"
 """Name of the metadata that describes rows."""
 
@@ -80,7 +81,7 @@ class Parcel:
         fingerprint: short hash of the model or source.
         coverage: what could be observed of what should be.
         notes: sentences that a reader of the numbers must know.
-        payload: rows and states as safetensors, a Snapshot as JSON.
+        payload: rows and states as safetensors, a Snapshot as JSON; of a parcel that was read, a view of its bytes.
 
     Raises:
         InputError: if a field is not what it says here, or longer than anything sensible.
@@ -103,7 +104,8 @@ class Parcel:
     fingerprint: str = ""
     coverage: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    payload: bytes = field(default=b"", repr=False)
+    reference: str = ""
+    payload: Bytes = field(default=b"", repr=False)
 
     def __post_init__(self) -> None:
         space = self.space
@@ -120,6 +122,7 @@ class Parcel:
         _require("fingerprint", "a short text", is_label(self.fingerprint))
         _require("coverage", "a few whole numbers by name", is_coverage(self.coverage))
         _require("notes", "a few sentences", are_notes(self.notes))
+        _require("reference", "a short text", is_label(self.reference))
 
     def to_bytes(self) -> bytes:
         """Return it as bytes: a JSON header, then the payload, whose length and digest the header tells."""
@@ -129,11 +132,12 @@ class Parcel:
             **{name: getattr(self, name) for name in FIELDS},
             "coverage": dict(self.coverage),
             "notes": list(self.notes),
+            **({"reference": self.reference} if self.reference else {}),
             "bytes": len(self.payload),
             "digest": _digest(self.payload),
         }
         text = json.dumps(header, allow_nan=False).encode()
-        return PREFIX.pack(MAGIC, len(text)) + text + self.payload
+        return joined([PREFIX.pack(MAGIC, len(text)), text, self.payload])
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Parcel:
@@ -148,17 +152,21 @@ class Parcel:
         _require("header", f"at most {MOST_HEADER:,} bytes, all there", length <= MOST_HEADER and start <= len(data))
         header = strict_json(data[PREFIX.size : start], "the header of a parcel")
         expected = {"schema", "space", *FIELDS, "coverage", "notes", "bytes", "digest"}
-        _require("header", f"that of schema {SCHEMA}", isinstance(header, dict) and header.keys() == expected)
+        known = isinstance(header, dict) and header.keys() - {"reference"} == expected
+        _require("header", f"that of schema {SCHEMA}", known)
         _require("schema", str(SCHEMA), header["schema"] == SCHEMA)
-        payload = data[start:]
+        payload = memoryview(data)[start:]
         _require("payload", "as long as its header says", header["bytes"] == len(payload))
         _require("payload", "that of its digest", header["digest"] == _digest(payload))
         labels, notes = header["space"], header["notes"]
         _require("space", "model, place, segment, and perhaps head", isinstance(labels, dict) and is_space(labels))
         _require("notes", "a few sentences", isinstance(notes, list))
-        known = {name: header[name] for name in FIELDS}
-        known["time"] = float(known["time"]) if is_time(known["time"]) else known["time"]
-        return cls(Space(**labels), **known, coverage=header["coverage"], notes=tuple(notes), payload=payload)
+        plain = {name: header[name] for name in FIELDS}
+        plain["time"] = float(plain["time"]) if is_time(plain["time"]) else plain["time"]
+        mark = header.get("reference", "")
+        return cls(
+            Space(**labels), **plain, coverage=header["coverage"], notes=tuple(notes), reference=mark, payload=payload
+        )
 
 
 FIELDS = ("role", "kind", "rows", "dimension", "sender", "number", "time", "step", "fingerprint")
@@ -168,12 +176,14 @@ FIELDS = ("role", "kind", "rows", "dimension", "sender", "number", "time", "step
 def parcel_of_window(window: Window, snapshot: Snapshot, *, sender: str, number: int) -> Parcel:
     """Return the states of a closed window, with the provenance of the Snapshot that was made of it.
 
-    Measurements of the Snapshot that no Statistic of the window delivers travel beside the states (`open_more`).
+    Measurements of the Snapshot that no such state delivers travel beside them (`open_more`): those of statistics that
+    compare with a reference, too, whose arrays stay where the rows are.
     """
-    delivered = {metric.name for statistic in window.statistics.values() for metric in statistic.metrics}
+    left_out = unsendable(window)
+    travelling = [statistic for name, statistic in window.statistics.items() if name not in left_out]
+    delivered = {metric.name for statistic in travelling for metric in statistic.metrics}
     more = tuple(measurement for measurement in snapshot if measurement.name not in delivered)
     parcel = _parcel(snapshot, "state", window_to_bytes(window, more), sender=sender, number=number)
-    left_out = unsendable(window)
     notes = [f"{', '.join(left_out)} stayed where the rows are: such settings do not travel."] if left_out else []
     return replace(parcel, rows=window.rows, dimension=window.dimension, notes=(*parcel.notes, *notes))
 
@@ -197,9 +207,10 @@ def parcel_of_batch(
     notes: Sequence[str] = (),
 ) -> Parcel:
     """Return rows, with their ids and groups."""
-    tensors = plain_tensors({"rows": batch.rows, "ids": batch.ids, "labels": batch.labels})
+    columns = {"rows": batch.rows, "ids": batch.ids, "labels": batch.labels}
+    tensors = {name: column for name, column in columns.items() if column is not None}
     about = {"groups": list(batch.groups), "source": batch.source, "segment": batch.segment}
-    payload = safetensors.torch.save(tensors, {ROWS: json.dumps(about)})
+    payload = tensors_to_bytes(tensors, {ROWS: json.dumps(about)})
     return Parcel(
         space, role, "rows", len(batch), batch.dimension, sender, number, time, step, fingerprint,
         notes=tuple(notes), payload=payload,
@@ -265,7 +276,8 @@ def open_snapshot(parcel: Parcel) -> Snapshot:
         InputError: if it is none, or of another Space than the parcel.
     """
     _require("kind", "snapshot", parcel.kind == "snapshot")
-    data = strict_json(parcel.payload, "the payload of a parcel")
+    _require("payload", f"at most {MOST_SNAPSHOT:,} bytes of JSON", len(parcel.payload) <= MOST_SNAPSHOT)
+    data = strict_json(bytes(parcel.payload), "the payload of a parcel")
     try:
         snapshot = Snapshot.from_json(data)
         again = _parcel(snapshot, "snapshot", parcel.payload, sender=parcel.sender, number=parcel.number)
@@ -276,7 +288,7 @@ def open_snapshot(parcel: Parcel) -> Snapshot:
     return snapshot
 
 
-def _parcel(snapshot: Snapshot, kind: ParcelKind, payload: bytes, *, sender: str, number: int) -> Parcel:
+def _parcel(snapshot: Snapshot, kind: ParcelKind, payload: Bytes, *, sender: str, number: int) -> Parcel:
     """Return a parcel with the Space and provenance of a Snapshot."""
     about = snapshot.provenance
     return Parcel(
@@ -292,11 +304,12 @@ def _parcel(snapshot: Snapshot, kind: ParcelKind, payload: bytes, *, sender: str
         about.fingerprint,
         dict(about.coverage),
         tuple(about.notes),
+        about.reference,
         payload,
     )
 
 
-def _digest(payload: bytes) -> str:
+def _digest(payload: Bytes) -> str:
     return hashlib.blake2b(payload, digest_size=16).hexdigest()
 
 

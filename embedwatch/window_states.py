@@ -7,9 +7,6 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-import safetensors.torch
-import torch
-from safetensors import SafetensorError
 from torch import Tensor
 
 from embedwatch.core.boundary import Boundary
@@ -18,6 +15,7 @@ from embedwatch.core.measurement import Measurement
 from embedwatch.core.registry import registered
 from embedwatch.core.statistic import Statistic
 from embedwatch.core.strict_json import strict_json
+from embedwatch.large_bytes import Bytes, tensors_from, tensors_to_bytes
 from embedwatch.parcel_fields import is_sound
 from embedwatch.window import Window
 
@@ -31,7 +29,6 @@ MOST_TIMES = 4
 MOST_MEASUREMENTS = 4_096
 NAME = "window"
 SCHEMA = 1
-_DAMAGE = (SafetensorError, KeyError, OverflowError, RuntimeError, TypeError, ValueError)
 AnyStatistic = Statistic[Any]
 
 
@@ -65,11 +62,11 @@ def window_to_bytes(window: Window, more: tuple[Measurement, ...] = ()) -> bytes
         "statistics": described,
         "more": [measurement.to_json() for measurement in more],
     }
-    return safetensors.torch.save(tensors, {NAME: json.dumps(content, allow_nan=False)})
+    return tensors_to_bytes(tensors, {NAME: json.dumps(content, allow_nan=False)})
 
 
 def window_from(
-    data: bytes, boundary: Boundary, *, rows: int, dimension: int | None, ended: float, limit: int = MOST_BYTES
+    data: Bytes, boundary: Boundary, *, rows: int, dimension: int | None, ended: float, limit: int = MOST_BYTES
 ) -> Window:
     """Return the window that `window_to_bytes` wrote.
 
@@ -109,7 +106,7 @@ def window_from(
     return window
 
 
-def further_measurements(data: bytes) -> tuple[Measurement, ...]:
+def further_measurements(data: Bytes) -> tuple[Measurement, ...]:
     """Return the measurements beside those of statistics: what a sender knows of its window, and nobody can merge."""
     found = _content(data).get("more")
     if not isinstance(found, list) or len(found) > MOST_MEASUREMENTS:
@@ -124,20 +121,20 @@ def further_measurements(data: bytes) -> tuple[Measurement, ...]:
     return measurements
 
 
-def read_tensors(data: bytes) -> dict[str, Tensor]:
+def read_tensors(data: Bytes) -> dict[str, Tensor]:
     """Return the tensors of a safetensors file, in memory of their own.
 
     Raises:
         InputError: if it is damaged or of another kind.
     """
-    _header(data)
+    header = _header(data)
     try:
-        return safetensors.torch.load(data)
-    except _DAMAGE:
+        return tensors_from(data, header)
+    except (RuntimeError, ValueError):
         raise _refusal("safetensors", "bytes that are damaged") from None
 
 
-def read_metadata(data: bytes, name: str) -> dict[str, Any]:
+def read_metadata(data: Bytes, name: str) -> dict[str, Any]:
     """Return one JSON text from the metadata of a safetensors file."""
     text = _mapping(_header(data).get("__metadata__"), "metadata").get(name)
     if not isinstance(text, str):
@@ -145,14 +142,14 @@ def read_metadata(data: bytes, name: str) -> dict[str, Any]:
     return _mapping(strict_json(text, "the metadata of a parcel"), "metadata")
 
 
-def _header(data: bytes) -> dict[str, Any]:
+def _header(data: Bytes) -> dict[str, Any]:
     length = struct.unpack("<Q", data[:8])[0] if len(data) >= 8 else 0
     if not 0 < length <= min(MOST_HEADER, len(data) - 8):
         raise _refusal(f"safetensors with a header of at most {MOST_HEADER:,} bytes", "another length")
-    return _mapping(strict_json(data[8 : 8 + length], "the header of a parcel's tensors"), "header")
+    return _mapping(strict_json(bytes(data[8 : 8 + length]), "the header of a parcel's tensors"), "header")
 
 
-def _content(data: bytes) -> dict[str, Any]:
+def _content(data: Bytes) -> dict[str, Any]:
     content = read_metadata(data, NAME)
     if content.get("schema") != SCHEMA:
         raise _refusal(f"a window of schema {SCHEMA}", "another; use one version of embedwatch on both sides")
@@ -217,12 +214,3 @@ def _mapping(value: Any, what: str) -> dict[str, Any]:
 
 def _refusal(want: str, got: str) -> InputError:
     return InputError(f"the payload of a parcel must hold {want}, got {got}; send it again")
-
-
-def plain_tensors(tensors: Mapping[str, Tensor | None]) -> dict[str, Tensor]:
-    """Return those that are there, on the CPU, each in memory of its own."""
-    return {
-        name: value.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
-        for name, value in tensors.items()
-        if value is not None
-    }

@@ -22,7 +22,6 @@ from embedwatch.core.measurement import Metric
 from embedwatch.core.registry import registered
 from embedwatch.core.snapshot import Space
 from embedwatch.core.statistic import Statistic
-from embedwatch.daemon.bodies import read_parcel
 from embedwatch.parcels import (
     Parcel,
     ParcelKind,
@@ -36,6 +35,7 @@ from embedwatch.parcels import (
 )
 from embedwatch.testing import hostile_snapshots
 from embedwatch.window import Window
+from tests.daemon.parcels import read_parcel
 
 SPACE = Space("m", "p", "de", head="3")
 STATISTICS = {name: kind for name, kind in registered(Statistic).items() if not kind.needs_reference}
@@ -149,9 +149,10 @@ def test_every_flipped_bit_and_every_cut_is_found() -> None:
 
 def forged(change: Callable[[dict[str, Any], dict[str, torch.Tensor]], None]) -> Parcel:
     """Return a parcel whose payload was changed by somebody who can make digests."""
-    length = struct.unpack("<Q", PARCEL.payload[:8])[0]
-    content = json.loads(json.loads(PARCEL.payload[8 : 8 + length])["__metadata__"]["window"])
-    tensors = safetensors.torch.load(PARCEL.payload)
+    payload = bytes(PARCEL.payload)
+    length = struct.unpack("<Q", payload[:8])[0]
+    content = json.loads(json.loads(payload[8 : 8 + length])["__metadata__"]["window"])
+    tensors = safetensors.torch.load(payload)
     change(content, tensors)
     return replace(PARCEL, payload=safetensors.torch.save(tensors, {"window": json.dumps(content)}))
 
@@ -254,3 +255,9 @@ def test_a_snapshot_must_be_that_of_its_parcel() -> None:
     for other in (replace(parcel, space=SPACE), replace(parcel, rows=3), replace(parcel, payload=b'{"schema": 1}')):
         with pytest.raises(InputError):
             open_snapshot(other)
+
+
+def test_a_snapshot_is_bounded_before_it_is_parsed() -> None:
+    parcel = parcel_of_snapshot(hostile_snapshots()["zero"], sender="s", number=0)
+    with pytest.raises(InputError, match=r"`payload` of a parcel must be at most 4,194,304 bytes of JSON"):
+        open_snapshot(replace(parcel, payload=bytes(parcel.payload) + b" " * (4 << 20)))

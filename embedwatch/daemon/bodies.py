@@ -12,7 +12,6 @@ from torch import Tensor
 from embedwatch.batch import VectorBatch
 from embedwatch.core.errors import EmbedwatchError, InputError, MissingExtraError
 from embedwatch.daemon.row_bodies import Fields, from_arrow, from_json, from_npy, from_npz
-from embedwatch.parcels import Parcel, open_batch, open_more, open_snapshot, open_window
 
 __all__ = [
     "ENCODINGS",
@@ -22,7 +21,6 @@ __all__ = [
     "TooLarge",
     "UnknownType",
     "decompressed",
-    "read_parcel",
     "read_rows",
 ]
 
@@ -92,17 +90,33 @@ def decompressed(body: bytes, encoding: str, *, limit: int) -> bytes:
         return _unzstd(body, limit)
     if name not in ("", "identity"):
         raise UnknownType(f"the body must be encoded as one of {', '.join(ENCODINGS)}, got another; choose one")
-    _within(body, limit)
+    _within(len(body), limit)
     return body
 
 
-def _within(body: bytes | bytearray, limit: int) -> None:
-    if len(body) > limit:
+def _within(size: int, limit: int) -> None:
+    if size > limit:
         raise TooLarge(f"the body must have at most {limit:,} bytes unpacked, got more; send fewer rows at a time")
 
 
+class _Unpacked:
+    """What was unpacked so far, in parts: joining them at the end lets others run, growing one does not."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit, self._size, self._parts = limit, 0, list[bytes]()
+
+    def add(self, part: bytes) -> None:
+        if part:
+            self._size += len(part)
+            _within(self._size, self._limit)
+            self._parts.append(part)
+
+    def whole(self) -> bytes:
+        return b"".join(self._parts)
+
+
 def _gunzipped(body: bytes, limit: int) -> bytes:
-    found, place = bytearray(), 0
+    found, place = _Unpacked(limit), 0
     for _ in range(MOST_MEMBERS):
         member = zlib.decompressobj(GZIP)
         try:
@@ -113,13 +127,12 @@ def _gunzipped(body: bytes, limit: int) -> bytes:
                 made = member.decompress(fed, CHUNK)
                 if not (fed or made or member.eof):
                     raise _damaged("gzip")
-                found += made
-                _within(found, limit)
+                found.add(made)
         except zlib.error:
             raise _damaged("gzip") from None
         place -= len(member.unused_data)
         if place == len(body):
-            return bytes(found)
+            return found.whole()
     raise _damaged("gzip")
 
 
@@ -128,7 +141,7 @@ def _unzstd(body: bytes, limit: int) -> bytes:
         import zstandard
     except ModuleNotFoundError:
         raise MissingExtraError("bodies in zstd need the package zstandard; pip install 'embedwatch[daemon]'") from None
-    found, place = bytearray(), 0
+    found, place = _Unpacked(limit), 0
     for _ in range(MOST_MEMBERS):
         frame = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW).decompressobj()
         try:
@@ -137,13 +150,12 @@ def _unzstd(body: bytes, limit: int) -> bytes:
                 if not fed:
                     raise _damaged("zstd")
                 place += len(fed)
-                found += frame.decompress(fed)
-                _within(found, limit)
+                found.add(frame.decompress(fed))
         except zstandard.ZstdError:
             raise _damaged("zstd") from None
         place -= len(frame.unused_data)
         if place == len(body):
-            return bytes(found)
+            return found.whole()
     raise _damaged("zstd")
 
 
@@ -189,7 +201,7 @@ def read_rows(body: bytes, content_type: str, *, limits: Limits = LIMITS, source
     name = content_type.partition(";")[0].strip().lower()
     if name not in ROW_TYPES:
         raise UnknownType(f"the body must be of a type among {', '.join(ROW_TYPES)}, got another; name one of them")
-    _within(body, min(limits.json, limits.body) if name == "application/json" else limits.body)
+    _within(len(body), min(limits.json, limits.body) if name == "application/json" else limits.body)
     fields = _READERS[name](body, limits)
     count, dimension = fields.rows.shape
     if not count:
@@ -253,21 +265,3 @@ def _segment(fields: Fields, limits: Limits) -> str:
     if not _is_name(fields.segment, limits) or not fields.segment:
         raise InputError(f"`segment` must be a text of 1 to {limits.name} characters, got another; leave it out")
     return str(fields.segment)
-
-
-def read_parcel(body: bytes) -> Parcel:
-    """Return a parcel whose payload was opened once: what this returns will not fail later.
-
-    Raises:
-        InputError: if it is damaged, or not from here.
-        MergeError: if a state does not fit its Statistic.
-    """
-    parcel = Parcel.from_bytes(body)
-    if parcel.kind == "rows":
-        open_batch(parcel)
-    elif parcel.kind == "snapshot":
-        open_snapshot(parcel)
-    else:
-        open_window(parcel)
-        open_more(parcel)
-    return parcel

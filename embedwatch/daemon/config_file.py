@@ -4,29 +4,28 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from embedwatch.core.errors import UsageError, did_you_mean
 from embedwatch.daemon.config import Config
+from embedwatch.daemon.config_sense import senseless
+from embedwatch.daemon.config_words import Place, known_names, told
 
-__all__ = ["ConfigError", "load_config"]
+__all__ = ["ConfigError", "Where", "load_config", "load_with_places"]
 
 PREFIX, BETWEEN = "EMBEDWATCH_", "__"
 """`web.max_body` is EMBEDWATCH_WEB__MAX_BODY in the environment."""
 LARGEST_FILE = 1 << 20
 DEEPEST = 20
 """Levels of nesting; the models have four."""
-WORDS = {
-    "string_pattern_mismatch": "must be one line of up to 200 letters that begins with neither a space nor a slash",
-    "missing": "must be given; add it",
-}
-"""Types of errors of pydantic to what a person reads instead."""
-Path_ = tuple[str | int, ...]
+NAMED = re.compile(r"`([a-z_.]+)` ")
+OF_OTHERS = re.compile(r"EMBEDWATCH_(?:TOKEN|NO_SKIPS|SERVICE_(?:HOST|PORT.*)|PORT(?:_[0-9]+_.*)?)")
+"""Of the sink `daemon`, of our tests, and what Kubernetes sets where a service has our name."""
 Tree = dict[str, Any]
 
 
@@ -45,7 +44,8 @@ def load_config(
 
     Args:
         path: of a YAML file; without one there are defaults.
-        environment: values are YAML: `EMBEDWATCH_EVALUATION__INTERVAL=5m`, `EMBEDWATCH_WEB__LISTEN="[9477]"`.
+        environment: values are YAML: `EMBEDWATCH_EVALUATION__INTERVAL=5m`, `EMBEDWATCH_WEB__LISTEN="[9477]"`. A
+            variable that looks like one of these and is none is refused.
         flags: a tree like that of the file, from the command line.
 
     Raises:
@@ -58,8 +58,22 @@ def load_config(
         Traceback (most recent call last):
         embedwatch.daemon.config_file.ConfigError: EMBEDWATCH_WEB__LISTN: `web` has no `listn`; did you mean "listen"?
     """
+    config, where = load_with_places(path, environment=environment, flags=flags)
+    if problems := where.lines(senseless(config)):
+        raise ConfigError(problems)
+    return config
+
+
+def load_with_places(
+    path: Path | None = None, *, environment: Mapping[str, str] = os.environ, flags: Mapping[str, Any] | None = None
+) -> tuple[Config, Where]:
+    """Return the configuration, and where each part of it comes from; whether its parts make sense is not looked at.
+
+    Raises:
+        ConfigError: with every problem that was found.
+    """
     tree: Tree = {}
-    origins: dict[Path_, str] = {}
+    origins: dict[Place, str] = {}
     if path is not None:
         tree = _file(path, origins)
     for name, place, value in _environment(environment):
@@ -68,13 +82,40 @@ def load_config(
     for place, value in _leaves(flags or {}):
         _lay_over(tree, place, value)
         _claim(origins, place, "command line")
+    where = Where(origins, path)
     try:
-        return Config.model_validate(tree)
+        config = Config.model_validate(tree)
     except ValidationError as error:
-        raise ConfigError(sorted({_problem(each, origins, path) for each in error.errors()})) from None
+        raise ConfigError(sorted({where.line(tuple(each["loc"]), told(each)) for each in error.errors()})) from None
+    return config, where
 
 
-def _file(path: Path, origins: dict[Path_, str]) -> Tree:
+class Where:
+    """Where each part of a configuration comes from.
+
+    Args:
+        origins: place to file and line, variable, or command line.
+        path: of the file.
+    """
+
+    def __init__(self, origins: Mapping[Place, str], path: Path | None) -> None:
+        self._origins, self._path = origins, path
+
+    def lines(self, problems: Iterable[tuple[Place, str]]) -> list[str]:
+        """Return problems, each with where it comes from before it, in the order of that."""
+        return sorted(self.line(place, problem) for place, problem in problems)
+
+    def line(self, place: Place, problem: str) -> str:
+        """Return a problem with where it comes from before it; one of the whole stands where the key in it does."""
+        named = NAMED.match(problem)
+        if not place and named is not None:
+            place = tuple(named[1].split("."))
+        sizes = range(len(place), -1, -1)
+        found = next((self._origins[place[:size]] for size in sizes if place[:size] in self._origins), None)
+        return f"{found or self._path or 'configuration'}: {problem}"
+
+
+def _file(path: Path, origins: dict[Place, str]) -> Tree:
     """Return what a file says, and note the line of each part."""
     try:
         with path.open("rb") as file:
@@ -102,7 +143,7 @@ def _file(path: Path, origins: dict[Path_, str]) -> Tree:
     return tree
 
 
-def _lines(node: yaml.Node, place: Path_, path: Path, origins: dict[Path_, str], seen: set[int]) -> Iterator[str]:
+def _lines(node: yaml.Node, place: Place, path: Path, origins: dict[Place, str], seen: set[int]) -> Iterator[str]:
     """Note where each part stands; yield what YAML allows and a configuration does not."""
     line = f"{path}:{node.start_mark.line + 1}"
     origins.setdefault(place, line)
@@ -118,7 +159,7 @@ def _lines(node: yaml.Node, place: Path_, path: Path, origins: dict[Path_, str],
             if name in names:
                 yield f"{where}: `{name}` must be given once, got it twice; leave one out"
             names.add(name)
-            below: Path_ = (*place, name)
+            below: Place = (*place, name)
             origins[below] = where
             yield from _lines(value, below, path, origins, seen)
     elif isinstance(node, yaml.SequenceNode):
@@ -127,11 +168,21 @@ def _lines(node: yaml.Node, place: Path_, path: Path, origins: dict[Path_, str],
             yield from _lines(value, (*place, number), path, origins, seen)
 
 
-def _environment(environment: Mapping[str, str]) -> Iterator[tuple[str, Path_, Any]]:
-    """Yield (variable, place, value); variables that name no part of the configuration are of somebody else."""
+def _environment(environment: Mapping[str, str]) -> Iterator[tuple[str, Place, Any]]:
+    """Yield (variable, place, value); variables that are like no part of the configuration are of somebody else.
+
+    Raises:
+        ConfigError: for one that was meant for us, and names nothing.
+    """
     for name, text in sorted(environment.items()):
         place = tuple(name.removeprefix(PREFIX).lower().split(BETWEEN))
-        if not name.startswith(PREFIX) or place[0] not in Config.model_fields:
+        if not name.startswith(PREFIX) or OF_OTHERS.fullmatch(name):
+            continue
+        if place[0] not in Config.model_fields:
+            guess = did_you_mean(name.removeprefix(PREFIX), _variables())
+            if guess or len(place) > 1:
+                fix = guess.replace('"', f'"{PREFIX}', 1) or "unset it"
+                raise ConfigError([f"{name}: must name a part of the configuration, got another name; {fix}"])
             continue
         try:
             yield name, place, yaml.safe_load(text)
@@ -139,7 +190,14 @@ def _environment(environment: Mapping[str, str]) -> Iterator[tuple[str, Path_, A
             raise ConfigError([f"{name}: must be a YAML value, got {_reason(error)}"]) from error
 
 
-def _leaves(tree: Mapping[str, Any], place: Path_ = ()) -> Iterator[tuple[Path_, Any]]:
+def _variables(place: Place = ()) -> Iterator[str]:
+    """Yield the variables for all parts of the configuration, without what stands before each."""
+    for name in known_names(place):
+        yield BETWEEN.join(map(str, (*place, name))).upper()
+        yield from _variables((*place, name))
+
+
+def _leaves(tree: Mapping[str, Any], place: Place = ()) -> Iterator[tuple[Place, Any]]:
     for name, value in tree.items():
         if isinstance(value, Mapping):
             yield from _leaves(value, (*place, name))
@@ -147,7 +205,7 @@ def _leaves(tree: Mapping[str, Any], place: Path_ = ()) -> Iterator[tuple[Path_,
             yield ((*place, name), value)
 
 
-def _lay_over(tree: Tree, place: Path_, value: Any) -> None:
+def _lay_over(tree: Tree, place: Place, value: Any) -> None:
     """Set one value; what stands in the way and is no mapping gives way."""
     *above, last = cast("tuple[str, ...]", place)
     for name in above:
@@ -157,60 +215,11 @@ def _lay_over(tree: Tree, place: Path_, value: Any) -> None:
     tree[last] = value
 
 
-def _claim(origins: dict[Path_, str], place: Path_, name: str) -> None:
+def _claim(origins: dict[Place, str], place: Place, name: str) -> None:
     """Let a part and all below it come from there."""
     for known in [each for each in origins if each[: len(place)] == place]:
         del origins[known]
     origins[place] = name
-
-
-def _problem(error: Any, origins: Mapping[Path_, str], path: Path | None) -> str:
-    """Return one line: where, what, and what to do."""
-    place: Path_ = tuple(error["loc"])
-    found = next((origins[place[:size]] for size in range(len(place), -1, -1) if place[:size] in origins), None)
-    where = found or (str(path) if path else "configuration")
-    if error["type"] == "extra_forbidden":
-        section = _dotted(place[:-1])
-        guess = did_you_mean(str(place[-1]), _known(place[:-1]))
-        owner = f"`{section}`" if section else "the configuration"
-        return f"{where}: {owner} has no `{_short(place[-1])}`; {guess or 'embedwatch config schema lists what it has'}"
-    raised = error.get("ctx", {}).get("error")
-    if not place:
-        return f"{where}: {raised or error['msg']}" if path is None else f"{path}: {raised or error['msg']}"
-    message = str(raised or WORDS.get(error["type"], error["msg"]))
-    if error["type"] == "literal_error":
-        message = f"{message}; {did_you_mean(str(error['input']), _choices(error)) or 'choose one of them'}"
-    return f"{where}: `{_dotted(place)}`: {message[0].lower()}{message[1:]}"
-
-
-def _choices(error: Any) -> list[str]:
-    return re.findall(r"'(\w+)'", str(error["ctx"]["expected"]))
-
-
-def _known(place: Path_) -> Sequence[str]:
-    """Return the names that the model at a place has."""
-    model: Any = Config
-    for name in place:
-        if isinstance(name, int):
-            continue
-        annotation = model.model_fields[name].annotation
-        inner = [each for each in (annotation, *getattr(annotation, "__args__", ())) if _is_model(each)]
-        if not inner:
-            return ()
-        model = inner[0]
-    return tuple(model.model_fields)
-
-
-def _is_model(annotation: Any) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
-
-
-def _dotted(place: Path_) -> str:
-    return "".join(f"[{each}]" if isinstance(each, int) else f".{_short(each)}" for each in place).lstrip(".")
-
-
-def _short(name: object) -> str:
-    return " ".join(str(name)[:60].split())
 
 
 def _at(path: Path, error: Exception) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import stat
@@ -48,12 +49,29 @@ def listen(addresses: Iterable[str]) -> list[Listener]:
         except OSError as error:
             for listener in found:
                 listener.close()
-            raise UsageError(
-                f"`web.listen` must be free, got {text}: {error.strerror or error}; stop who uses it, or choose another"
-            ) from error
+            raise UsageError(f"`web.listen` must be {_reason(address, error, text)}") from error
         port = bound.getsockname()[1] if address.path is None else 0
         found.append(Listener(Address(address.host, port, address.path), bound))
     return found
+
+
+def _reason(address: Address, error: OSError, text: str) -> str:
+    """Return what an address must be that could not be had, what it is, and what to do."""
+    got = f"got {text}: {error.strerror or error}"
+    folder = None if address.path is None else address.path.absolute().parent
+    if folder is not None and not folder.is_dir():
+        return f"a socket in a folder that exists, {got}; make {folder}"
+    if isinstance(error, socket.gaierror):
+        return f"a host that is known, {got}; correct its name"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"an address of this machine, {got}; choose one that it has"
+    if isinstance(error, PermissionError):
+        return f"an address that this user may take, {got}; choose {'another folder' if folder else 'a port from 1024'}"
+    if address.path is not None and address.path.exists() and not address.path.is_socket():
+        return f"a path where nothing else is, got {text}; choose another, or remove what is there"
+    if address.path is not None and error.errno not in (None, errno.EADDRINUSE):
+        return f"a path that a socket can have, {got}; choose another"
+    return f"free, {got}; stop who uses it, or choose another"
 
 
 def _port(address: Address) -> socket.socket:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Callable, Collection
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
@@ -33,6 +33,8 @@ SOON = 1.0
 """Seconds after which there may be a free hand."""
 READERS = 2
 """Bodies that are worked on at once, while others are read; more threads would hold scrapes up."""
+LARGE = 1 << 20
+"""Bytes of a body from which on one is worked on at a time: its copies take memory."""
 Made = TypeVar("Made")
 
 
@@ -57,6 +59,7 @@ class Receiving:
         self._busy, self._held = 0, 0  # whole bodies that wait or are worked on; bytes of these and of unfinished ones
         self._nobody, self._numbers = f"http-{token_hex(8)}", count()  # for senders that never repeat
         self._readers = anyio.CapacityLimiter(READERS)
+        self._large, self._json = anyio.CapacityLimiter(1), anyio.CapacityLimiter(1)
 
     async def rows(
         self, request: Request, space: Space, *, role: str, step: int | None, sender: str, number: int | None
@@ -91,12 +94,12 @@ class Receiving:
         batch = bodies.read_rows(body, kind, limits=limits)
         found = Space(space.model, space.place, batch.segment if space.segment == "all" else space.segment)
         parcel = parcel_of_batch(batch, found, **told)
-        self._heart.accept(parcel)
+        self._heart.accept(parcel, batch=batch)
         return parcel.rows
 
     def _accept_parcel(self, body: bytes) -> int:
-        parcel: Parcel = bodies.read_parcel(body)
-        self._heart.accept(parcel)
+        parcel = Parcel.from_bytes(body)
+        self._heart.accept(parcel, data=body)
         return parcel.rows
 
     def _require_room(self) -> None:
@@ -107,7 +110,7 @@ class Receiving:
             raise _too_many()
 
     @asynccontextmanager
-    async def _body(self, request: Request) -> AsyncIterator[bytes]:
+    async def _body(self, request: Request) -> AsyncIterator[list[bytes]]:
         """Hold a body. A slow sender takes no room but that of the bytes it sent, so that many keep nobody out."""
         held = _Held()
         try:
@@ -115,8 +118,8 @@ class Receiving:
         finally:
             self._held -= held.size
 
-    async def _read(self, request: Request, held: _Held) -> bytes:
-        """Read a body, however long it claims to be."""
+    async def _read(self, request: Request, held: _Held) -> list[bytes]:
+        """Read the parts of a body, however long it claims to be."""
         web = self._live.config.web
         too_large = Refusal(
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
@@ -125,7 +128,7 @@ class Receiving:
         claimed = request.headers.get("content-length", "")
         if claimed.isdecimal() and (len(claimed) > len(str(web.max_body)) or int(claimed) > web.max_body):
             raise too_large
-        parts = []
+        parts: list[bytes] = []
         try:
             with anyio.fail_after(web.timeout):
                 async for part in request.stream():
@@ -140,21 +143,24 @@ class Receiving:
             raise Refusal(HTTPStatus.REQUEST_TIMEOUT, "the body must come faster; send fewer rows at a time") from error
         except ClientDisconnect as error:
             raise Refusal(HTTPStatus.BAD_REQUEST, "the body must be whole") from error
-        return b"".join(parts)
+        return parts
 
-    async def _in_thread(self, request: Request, body: bytes, work: Callable[[bytes], Made]) -> Made:
-        """Unpack a body and work on it, away from the loop that answers scrapes; turn errors into answers."""
+    async def _in_thread(self, request: Request, parts: list[bytes], work: Callable[[bytes], Made]) -> Made:
+        """Join and unpack a body and work on it, away from the loop that answers scrapes; turn errors into answers."""
         encoding = request.headers.get("content-encoding", "identity").strip().lower()
         if encoding not in ENCODINGS:
             raise Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"Content-Encoding must be one of {', '.join(ENCODINGS)}")
         limit = self._live.config.web.max_body
 
         def unpack_and_work() -> Made:
+            body = b"".join(parts)
+            parts.clear()
             return work(bodies.decompressed(body, encoding, limit=limit))
 
         self._busy += 1
         try:
-            return await run_sync(unpack_and_work, limiter=self._readers)
+            async with self._turn(request, sum(map(len, parts))):
+                return await run_sync(unpack_and_work, limiter=self._readers)
         except bodies.TooLarge as error:
             raise Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(error)) from error
         except bodies.UnknownType as error:
@@ -171,6 +177,12 @@ class Receiving:
             raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from error
         finally:
             self._busy -= 1
+
+    def _turn(self, request: Request, size: int) -> AbstractAsyncContextManager[object]:
+        """Return what lets one body of its sort in at a time, where two would not be ready sooner than one by one."""
+        if request.headers.get("content-type", "").startswith("application/json"):
+            return self._json  # Python parses one at a time anyway, and scrapes wait for each
+        return self._large if size > LARGE else nullcontext()
 
 
 def _too_many() -> Refusal:

@@ -6,7 +6,6 @@ import io
 import zipfile
 import zlib
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,8 @@ from torch import Tensor
 
 from embedwatch.core.errors import InputError
 from embedwatch.core.strict_json import strict_json
+from embedwatch.daemon.json_rows import numbers_of, split_rows
+from embedwatch.large_bytes import PIECE
 
 # Helpers of sources, which read the same formats from files.
 from embedwatch.sources._npy_header import read_header
@@ -88,10 +89,13 @@ def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo, limit: int) -> by
     if info.flag_bits & 1 or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise _refusal("arrays as numpy.savez_compressed packs them", "others")
     with archive.open(info) as file:
-        data = file.read(limit + 1)
-    if len(data) > limit:
-        raise _refusal("less when unpacked", "too much")
-    return data
+        parts = []
+        while part := file.read(min(PIECE, limit + 1)):  # one read of all of it lets nothing else run meanwhile
+            parts.append(part)
+            limit -= len(part)
+            if limit < 0:
+                raise _refusal("less when unpacked", "too much")
+    return b"".join(parts)
 
 
 def _listed(array: NDArray[Any]) -> list[Any]:
@@ -129,27 +133,33 @@ def _matrix(array: NDArray[Any]) -> Tensor:
         raise _refusal("a matrix (N, D)", f"{array.ndim} axes or no dimensions")
     native = FLOATS[array.dtype.itemsize]
     with np.errstate(over="ignore"):
-        return torch.from_numpy(np.array(array.astype(native), order="C"))  # memory of its own
+        return torch.from_numpy(np.array(array, dtype=native, order="C"))  # memory of its own
 
 
 def from_json(body: bytes) -> Fields:
     """Read a list of vectors, or an object that holds them as `vectors`; null is a number that is missing."""
-    data = strict_json(body, "the body")
+    rest, rows = split_rows(_text(body), "vectors")
+    data = strict_json(rest, "the body")
     if isinstance(data, list):
         data = {"vectors": data}
     if not isinstance(data, dict) or not {"vectors"} <= data.keys() <= set(MEMBERS):
         raise _refusal(f"an object with `vectors`, and of {', '.join(MEMBERS[1:])} what there is", "others")
-    rows = data["vectors"]
-    vectors = isinstance(rows, list) and set(map(type, rows)) <= {list} and len(set(map(len, rows))) <= 1
-    if not vectors or not set(map(type, chain.from_iterable(rows))) <= {int, float, type(None)}:
+    matrix = numbers_of(rows, "the body") if rows and data["vectors"] == [] else None
+    if matrix is None and (rows or data["vectors"] != []):
         raise _refusal("`vectors` as a list of lists of numbers, all of one length", "others")
     lists = (data.get("ids"), data.get("labels"))
     if not all(isinstance(values, list | None) for values in lists):
         raise _refusal("`ids` and `labels` as lists", "others")
-    if any(isinstance(value, list | dict) for values in lists for value in values or ()):
-        raise _refusal("plain values in `ids` and `labels`", "others")
-    matrix = np.array(rows, dtype=np.float64).reshape(len(rows), -1) if rows else np.zeros((0, 1))
-    return Fields(_matrix(matrix), *lists, data.get("segment"))
+    if any(isinstance(value, list | dict) for values in (*lists, [data.get("segment")]) for value in values or ()):
+        raise _refusal("plain values in `ids`, `labels` and `segment`", "others")
+    return Fields(_matrix(np.zeros((0, 1)) if matrix is None else matrix), *lists, data.get("segment"))
+
+
+def _text(body: bytes) -> str:
+    try:
+        return body.decode("utf-8")
+    except UnicodeDecodeError:
+        raise _refusal("JSON in UTF-8", "another coding") from None
 
 
 def from_arrow(body: bytes, most_rows: int, most_bytes: int) -> Fields:

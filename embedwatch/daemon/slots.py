@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 
 from embedwatch.batch import VectorBatch
 from embedwatch.core.errors import EmbedwatchError, UsageError
+from embedwatch.core.measurement import Measurement
 from embedwatch.core.snapshot import Snapshot, Space
 from embedwatch.parcels import Parcel
 from embedwatch.window import Window
 
-__all__ = ["USUAL_ROLE", "Crowded", "Draining", "Entry", "Full", "Refused", "Slot", "Slots", "Unstorable"]
+__all__ = ["USUAL_ROLE", "Content", "Crowded", "Draining", "Entry", "Full", "Refused", "Slot", "Slots", "Unstorable"]
 
 SOONEST, LATEST = 1.0, 60.0
 """Seconds after which a sender may try again, at the least and at the most."""
@@ -23,6 +24,8 @@ USUAL_ROLE = "vectors"
 """Of a Space whose first sender does not say."""
 WEIGHT = 0.1
 """Of the newest turn in the pace, which is an exponential mean."""
+Content = VectorBatch | Window | Snapshot
+"""What a parcel holds."""
 Layout = frozenset[tuple[str, str]]
 """Names of the statistics of a window, each with its settings as text: windows of one layout can be merged."""
 
@@ -81,13 +84,23 @@ class Refused(UsageError):
 
 @dataclass(frozen=True)
 class Entry:
-    """An accepted parcel that is in no window yet: its number in the store, its size, and what it holds."""
+    """An accepted parcel that is in no window yet.
+
+    Args:
+        number: in the store.
+        size: of its bytes.
+        parcel: what it says of itself; its payload is left out, for the store has it.
+        content: what it holds.
+        layout: of the states in it.
+        more: measurements in it that no Statistic delivers.
+    """
 
     number: int
     size: int
     parcel: Parcel
-    content: VectorBatch | Window | Snapshot
+    content: Content
     layout: Layout | None = None
+    more: tuple[Measurement, ...] = ()
 
 
 @dataclass
@@ -299,24 +312,42 @@ class Slots:
             slot.dimension, slot.layout = dimension, layout
             self._open(slot, window)
 
-    def take(self, slot: Slot, size: int) -> list[Entry]:
-        """Take the oldest parcels of a slot, one at least, until they have so many bytes; they still count."""
+    def take(self, slot: Slot, size: int, most: int | None = None) -> list[Entry]:
+        """Take the oldest parcels of a slot, one at least, until they have so many bytes; they still count.
+
+        Args:
+            slot: whose.
+            size: bytes.
+            most: parcels, if not as many as there are.
+        """
         with self._lock:
             found: list[Entry] = []
-            while slot.waiting and (not found or sum(entry.size for entry in found) + slot.waiting[0].size <= size):
+            taken = 0
+            while slot.waiting and len(found) != most and (not found or taken + slot.waiting[0].size <= size):
                 found.append(slot.waiting.popleft())
+                taken += found[-1].size
         return found
 
-    def done(self, slot: Slot, entries: list[Entry], seconds: float) -> bool:
-        """Forget parcels that are in the window now; return whether more wait, which the evaluator has to be told."""
+    def done(self, slot: Slot, entries: list[Entry], seconds: float) -> None:
+        """Forget parcels that are in the window now."""
         size = sum(entry.size for entry in entries)
         with self._lock:
             slot.size -= size
             self.size -= size
             if size and seconds > 0:
                 self._pace += WEIGHT * (size / seconds - self._pace)
+
+    def more(self, slot: Slot) -> bool:
+        """Return whether more wait, which the evaluator has to be told again; else whoever comes next will tell it."""
+        with self._lock:
             slot.busy = bool(slot.waiting)
             return slot.busy
+
+    def role(self, space: Space) -> str:
+        """Return the role of a Space, that of the first parcel; where none came or none was said, the usual one."""
+        with self._lock:
+            slot = self._slots.get(space)
+            return USUAL_ROLE if slot is None else slot.role
 
     def closed(self, slot: Slot) -> None:
         """Say that the window of a Space is new: what waits alone decides what may come."""

@@ -6,7 +6,7 @@ storage/
   state.sqlite   inbox        accepted parcels that are in no saved window yet
                  windows      open windows, one a Space
                  snapshots    the last ones of each Space
-                 verdicts     status of each check, and since when
+                 verdicts     status of each check, since when, and by which reference
                  deliveries   (sender, number) of what was accepted: the same again is known
 ```
 
@@ -30,6 +30,7 @@ from typing import Any, overload
 from embedwatch.core.errors import UsageError
 from embedwatch.core.snapshot import Space
 from embedwatch.daemon.state_files import MEMORY, SCHEMA_VERSION, NewerError, connect, hold, set_aside
+from embedwatch.large_bytes import PIECE, pieces
 
 __all__ = ["SCHEMA_VERSION", "Delivery", "JsonTexts", "Kept", "Saved", "Store", "VerdictState"]
 
@@ -56,11 +57,12 @@ class Delivery:
 
 @dataclass(frozen=True)
 class VerdictState:
-    """A verdict as JSON, and since when the check has had its status."""
+    """A verdict as JSON, since when the check has had its status, and the reference that it rests on, if on any."""
 
     name: str
     since: float
     verdict: dict[str, Any]
+    reference: str = ""
 
 
 @dataclass(frozen=True)
@@ -232,10 +234,18 @@ class Store:
             known = "INSERT OR IGNORE INTO deliveries (sender, number) VALUES (?, ?)"
             if not self._database.execute(known, (delivery.sender, delivery.number)).rowcount:
                 return None
-        added = self._database.execute(
-            "INSERT INTO inbox (space, parcel) VALUES (?, ?)", (_key(delivery.space), delivery.data)
-        )
-        return added.lastrowid
+        key = _key(delivery.space)
+        return self._insert("INSERT INTO inbox (space, parcel) VALUES (?, {})", "inbox", key, delivery.data)
+
+    def _insert(self, statement: str, table: str, key: str, parcel: bytes) -> int | None:
+        """Insert a parcel, a large one in pieces: SQLite copies what it is given while no other thread runs."""
+        if len(parcel) <= PIECE or not hasattr(self._database, "blobopen"):  # which came with Python 3.11
+            return self._database.execute(statement.format("?"), (key, parcel)).lastrowid
+        added = self._database.execute(statement.format("zeroblob(?)"), (key, len(parcel))).lastrowid
+        with self._database.blobopen(table, "parcel", added) as blob:
+            for piece in pieces(parcel):
+                blob.write(piece)
+        return added
 
     def knows(self, sender: str, number: int) -> bool:
         """Return whether this delivery was accepted before."""
@@ -264,14 +274,14 @@ class Store:
         if saved.window is None:
             database.execute("DELETE FROM windows WHERE space = ?", (key,))
         else:
-            database.execute("INSERT OR REPLACE INTO windows VALUES (?, ?)", (key, saved.window))
+            self._insert("INSERT OR REPLACE INTO windows VALUES (?, {})", "windows", key, saved.window)
         texts = [(key, json.dumps(snapshot)) for snapshot in saved.snapshots]
         database.executemany("INSERT INTO snapshots (space, snapshot) VALUES (?, ?)", texts)
         if texts:
             oldest = "SELECT id FROM snapshots WHERE space = ? ORDER BY id DESC LIMIT 1 OFFSET ?"
             database.execute(f"DELETE FROM snapshots WHERE space = ? AND id <= ({oldest})", (key, key, REMEMBERED))  # noqa: S608 -- a constant
-        states = [(key, state.name, state.since, json.dumps(state.verdict)) for state in saved.verdicts]
-        database.executemany("INSERT OR REPLACE INTO verdicts VALUES (?, ?, ?, ?)", states)
+        states = [(key, each.name, each.since, json.dumps(each.verdict), each.reference) for each in saved.verdicts]
+        database.executemany("INSERT OR REPLACE INTO verdicts VALUES (?, ?, ?, ?, ?)", states)
 
     def forget(self, spaces: Iterable[Space]) -> None:
         """Drop what is known of some Spaces.
@@ -304,8 +314,9 @@ class Store:
             found.setdefault(key, Kept()).entries.append((number, data))
         for key, text in self._rows("SELECT space, snapshot FROM snapshots ORDER BY id"):
             found.setdefault(key, Kept()).snapshots.add(text)
-        for key, name, since, text in self._rows("SELECT space, name, since, verdict FROM verdicts ORDER BY name"):
-            found.setdefault(key, Kept()).verdicts.append(VerdictState(name, since, json.loads(text)))
+        verdicts = "SELECT space, name, since, verdict, reference FROM verdicts ORDER BY name"
+        for key, name, since, text, mark in self._rows(verdicts):
+            found.setdefault(key, Kept()).verdicts.append(VerdictState(name, since, json.loads(text), mark))
         return {Space(**json.loads(key)): kept for key, kept in found.items()}
 
     def _rows(self, query: str) -> Iterator[tuple[Any, ...]]:

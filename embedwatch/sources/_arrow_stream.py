@@ -46,7 +46,8 @@ def read_arrow(body: bytes, *, most_rows: int, most_bytes: int) -> ArrowRows:
         InputError: if it is damaged, holds no vectors or too many.
     """
     try:
-        return _read(body.removeprefix(FILE_MAGIC), most_rows, most_bytes)
+        stream = memoryview(body)[len(FILE_MAGIC) :] if body.startswith(FILE_MAGIC) else memoryview(body)
+        return _read(stream, most_rows, most_bytes)
     except InputError:
         raise
     except (EmbedwatchError, pa.ArrowException, OSError, ArithmeticError, LookupError, TypeError, ValueError) as error:
@@ -56,7 +57,7 @@ def read_arrow(body: bytes, *, most_rows: int, most_bytes: int) -> ArrowRows:
         raise InputError(f"{WHAT} must hold a sound stream, got damaged messages; write it again") from None
 
 
-def _read(stream: bytes, most_rows: int, most_bytes: int) -> ArrowRows:
+def _read(stream: memoryview, most_rows: int, most_bytes: int) -> ArrowRows:
     buffer = pa.py_buffer(stream)
     _check_messages(buffer)
     with pa.ipc.open_stream(buffer, options=pa.ipc.IpcReadOptions(use_threads=False)) as reader:

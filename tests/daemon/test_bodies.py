@@ -19,7 +19,8 @@ import torch
 import zstandard
 
 from embedwatch.core.errors import InputError
-from embedwatch.daemon.bodies import ROW_TYPES, Limits, TooLarge, UnknownType, decompressed, read_parcel, read_rows
+from embedwatch.daemon.bodies import ROW_TYPES, Limits, TooLarge, UnknownType, decompressed, read_rows
+from tests.daemon.parcels import read_parcel
 
 NPY, NPZ, JSON, STREAM, FILE = ROW_TYPES
 VECTORS = np.array([[1.0, 2.5], [-3.0, 0.0], [0.5, 1e-3]], np.float32)

@@ -118,9 +118,23 @@ def test_what_a_dead_process_left_is_removed(tmp_path: Path) -> None:
     (listener,) = listen([f"unix:{path}"])
     listener.close()
     path.write_text("no socket")
-    with pytest.raises(UsageError, match="must be free"):
+    with pytest.raises(UsageError, match="must be a path where nothing else is"):
         listen([f"unix:{path}"])
     assert path.read_text() == "no socket"
+
+
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        ("unix:{folder}/none/x.sock", r"a socket in a folder that exists, got .*; make {folder}/none"),
+        ("unix:{folder}", r"a path where nothing else is, got .*; choose another"),
+        ("192.0.2.1:0", r"an address of this machine, got 192.0.2.1:0: .*; choose one that it has"),
+        ("no.such.host.invalid:0", r"a host that is known, got .*; correct its name"),
+    ],
+)
+def test_an_address_that_cannot_be_had_says_why(tmp_path: Path, address: str, told: str) -> None:
+    with pytest.raises(UsageError, match=f"^`web.listen` must be {told.format(folder=tmp_path)}"):
+        listen([address.format(folder=tmp_path)])
 
 
 def test_a_port_in_use_frees_the_others(tmp_path: Path) -> None:

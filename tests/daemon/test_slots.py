@@ -36,7 +36,8 @@ def test_a_full_slot_refuses_until_something_left_it_and_says_when_to_come_again
     taken = held.take(slot, 1000)
     with pytest.raises(Full):  # what the evaluator works on still takes memory
         held.reserve(given, 60)
-    assert not held.done(slot, taken, 0.1)
+    held.done(slot, taken, 0.1)
+    assert not held.more(slot)
     held.reserve(given, 60)
 
 
@@ -89,8 +90,18 @@ def test_parcels_leave_in_their_order_and_the_evaluator_is_told_once() -> None:
     slot = next(iter(held))
     first = held.take(slot, 20)
     assert [each.number for each in first] == [0, 1]
-    assert held.done(slot, first, 0.1), "two more wait"
+    held.done(slot, first, 0.1)
+    assert held.more(slot), "two more wait"
     assert [each.number for each in held.take(slot, 1)] == [2], "one at least"
+
+
+def test_so_many_parcels_leave_at_most_and_the_role_is_that_of_the_first() -> None:
+    held, given = slots(), parcel(role="hidden")
+    assert held.role(given.space) == "vectors"
+    for number in range(3):
+        held.put(held.reserve(given, 10), entry(number, given, 10))
+    assert held.role(given.space) == "hidden"
+    assert [each.number for each in held.take(next(iter(held)), 1000, 2)] == [0, 1]
 
 
 def test_only_a_space_that_is_silent_and_holds_nothing_is_forgotten() -> None:

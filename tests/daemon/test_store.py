@@ -13,6 +13,7 @@ import pytest
 from embedwatch.core import Space, UsageError
 from embedwatch.daemon.state_files import SCHEMA_VERSION
 from embedwatch.daemon.store import FILE, REMEMBERED, Delivery, Saved, Store, VerdictState
+from embedwatch.large_bytes import PIECE
 
 SPACE, OTHER = Space("m", "p"), Space("m", "q", head="1")
 VERSION_1 = Path(__file__).with_name("state_v1.sql")
@@ -155,3 +156,16 @@ def test_a_storage_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     with pytest.raises(UsageError, match="must be a folder to write in"):
         Store(tmp_path / "file")
+
+
+@pytest.mark.parametrize("size", [PIECE, PIECE + 1, 3 * PIECE + 5])
+def test_large_parcels_and_windows_are_whole(tmp_path: Path, size: int) -> None:
+    parcel, window = bytes(range(256)) * (size // 256 + 1), bytes(reversed(range(256))) * (size // 256 + 1)
+    with closing(Store(tmp_path)) as store:
+        numbers = [store.add(delivery(number, parcel[number:size])) for number in range(2)]
+        for _ in range(2):  # the second replaces the first
+            store.save([Saved(SPACE, window[:size])])
+    with closing(Store(tmp_path)) as store:
+        kept = store.restore()[SPACE]
+    assert kept.window == window[:size]
+    assert kept.entries == [(numbers[number], parcel[number:size]) for number in range(2)]

@@ -34,10 +34,11 @@ from embedwatch.core.snapshot import Provenance, Snapshot, Space
 from embedwatch.core.statistic import Statistic
 from embedwatch.course_maker import CourseMaker
 from embedwatch.daemon.auth import Gate
-from embedwatch.daemon.bodies import ROW_TYPES, Limits, decompressed, read_parcel, read_rows
+from embedwatch.daemon.bodies import ROW_TYPES, Limits, decompressed, read_rows
 from embedwatch.parcels import Parcel, parcel_of_batch, parcel_of_snapshot, parcel_of_window
 from embedwatch.sinks._page_server import Page
 from embedwatch.window import Window
+from tests.daemon.parcels import read_parcel
 
 LIMITS = Limits(body=1 << 20, json=1 << 18, rows=4_096)
 SLOWEST = 5.0
