@@ -16,6 +16,7 @@ from embedwatch.core.boundary import Boundary
 from embedwatch.courses import Courses
 from embedwatch.diagnostics.watching import Watched
 from embedwatch.evaluator import Evaluator
+from embedwatch.observe.arrival import Arriving, arriving
 from embedwatch.observe.attachment import Attachment
 from embedwatch.observe.attention.site import AttentionSite
 from embedwatch.observe.budget import Budget
@@ -41,7 +42,7 @@ ACCUMULATED = 64
 IDLE_SECONDS = 60.0
 """Outside training a window that holds anything is closed after so long without a step."""
 
-Scalar = float | int | Tensor
+Scalar = float | int | Tensor | Arriving
 
 
 class Rounds:
@@ -88,6 +89,7 @@ class Rounds:
         self._spoken = self._stepped = 0  # steps that somebody spoke of, and those of them with one of the optimizer
         self._trained = False  # whether the last step was one of a training
         self._zero: dict[str, float] = {"ours": 0.0, "busy": 0.0}
+        self._affordable_at = 0.0
         self.optimizers = OptimizerWatch(attachment.model, self._optimizer_stepped)
         pulse.ended = lambda: self.optimizers.gone
         self.evaluator = Evaluator(boundary, idle=_weakly(self._idle))
@@ -106,7 +108,8 @@ class Rounds:
         optimizer, table = self.optimizers.optimizer, self.attachment.table
         held = [each for group in (optimizer.param_groups if optimizer else ()) for each in group["params"]]
         weight = None if table is None else table.module.weight
-        self.pulse.scalars |= gradient_norms(held, weight) or (squares_of_parts(held, weight) if self.together else {})
+        norms = gradient_norms(held, weight) or (squares_of_parts(held, weight) if self.together else {})
+        self.pulse.scalars |= {name: arriving(norm) for name, norm in norms.items()}
         self._seconds += time.thread_time() - began
 
     def tick(self, ticker: Ticker, step: int | None = None, scalars: dict[str, Scalar] | None = None) -> None:
@@ -124,7 +127,8 @@ class Rounds:
             if self.pulse.training:
                 self._record_step()
             due = self._changed() or self._is_due()
-            if self._looked or due or self.pulse.paused:  # most steps are neither: nothing was seen
+            over = self.pulse.paused and self.pulse.busy >= self._affordable_at
+            if self._looked or due or over:  # most steps are neither: nothing was seen
                 self._handle(due=due)
             self._looked = self.pulse.armed
 
@@ -205,7 +209,10 @@ class Rounds:
                 self.close_windows()
                 self._adapt()
             if not self.pulse.training:
-                self.pulse.paused = not self.budget.affords(**self._spent())
+                spent = self._spent()
+                until = self.budget.affordable_at(spent["ours"])
+                self.pulse.paused = spent["busy"] < until
+                self._affordable_at = until + self._zero["busy"]  # to ask at each step would cost more than looks do
         self._seconds += time.thread_time() - began
 
     def _compare_tables(self) -> None:
@@ -286,7 +293,8 @@ class Rounds:
 
     def _provenance(self, totals: Watched) -> dict[str, Any]:
         coverage = {"places_expected": totals.expected, "places_seen": totals.seen}
-        return {"ended": time.time(), "step": self.pulse.step, "coverage": coverage}
+        serving = not (self.pulse.training or self.pulse.grad)
+        return {"ended": time.time(), "step": self.pulse.step, "coverage": coverage, "serving": serving}
 
     def _totals(self) -> Watched:
         """Return how watching went since it began."""

@@ -12,7 +12,7 @@ from embedwatch.core.measurement import Measurement
 from embedwatch.core.snapshot import Snapshot
 from embedwatch.core.verdict import Evidence, Limit
 
-COMPARED = "attention_compared_rows_total"
+COMPARED, UNPLACED = "attention_compared_rows_total", "attention_unplaced_rows_total"
 
 
 class AttentionOrder(ThresholdCheck):
@@ -20,8 +20,9 @@ class AttentionOrder(ThresholdCheck):
 
     Equal logits of near keys are as good as impossible where positions reach attention, and come wherever a token
     repeats where they do not. An encoder without positions sees a bag of words in every layer. A decoder shows it in
-    its first layer: it can learn order from the causal mask, and some are made so. The first window of a course is not
-    judged: positions that are learned from zero begin like this.
+    its first layer: it can learn order from the causal mask, and some are made so. The first window of a training is
+    not judged: positions that are learned from zero begin like this. Nor is a causal model of which no part holds
+    positions (NoPE): one that has such a part and makes no use of it looks the same in numbers, and is warned of.
 
     References: Kazemnejad et al. 2023, "The impact of positional encoding on length generalization"
     (https://arxiv.org/abs/2305.19466).
@@ -30,7 +31,7 @@ class AttentionOrder(ThresholdCheck):
     name = "attention_order"
     title = "queries that cannot tell places"
     metric = "attention_tied_rows_ratio"
-    weighs = (COMPARED,)
+    weighs = (COMPARED, UNPLACED)
     roles = ("attention",)
     limit = Limit(warn=0.02)
     meaning = "The layer gives the same token the same logit at different places: no position reaches its attention."
@@ -39,8 +40,8 @@ class AttentionOrder(ThresholdCheck):
         "order, and learns to look at neighbours late. The loss falls all the same, so nothing else tells."
     )
     diagnosis = (
-        "Is the model made without positions (NoPE)? Then a decoder is sound. Otherwise: are position ids all zero, is "
-        "the table of positions zero or left out, was the rotation or the bias lost in a conversion or a faster kernel?"
+        "The model has a part that holds positions, or sees what comes after. Are position ids all zero, is the table "
+        "of positions zero or left out, was the rotation or the bias lost in a conversion or a faster kernel?"
     )
     mitigation = (
         "Restore the positions from the model's origin; a model that was trained without them has to be trained anew."
@@ -57,7 +58,10 @@ class AttentionOrder(ThresholdCheck):
             short = f"{compared:,} rows that could be compared are too few, needs {LEAST_QUERIES:,}."
             return Evidence(None, self.limit, snapshot.provenance.rows, short, self.metric)
         evidence = super().evaluate(snapshot, reference, history)
-        begins = snapshot.provenance.step is not None and not earlier_values(history, snapshot, self.metric)
+        if compared == int(snapshot.number(UNPLACED) or 0):
+            made = "No part of the model holds positions, and no query sees what comes after it: it is made so (NoPE)."
+            return replace(evidence, limit=None, reason=f"{evidence.reason} {made}")
+        begins = snapshot.provenance.training_step is not None and not earlier_values(history, snapshot, self.metric)
         return replace(evidence, limit=None) if begins else evidence
 
     def reason(self, snapshot: Snapshot, measurement: Measurement) -> str:

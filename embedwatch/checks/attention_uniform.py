@@ -18,9 +18,9 @@ LEARNED = 2_000
 class AttentionUniform(Check):
     """Heads do not look everywhere alike, once training has gone on or they have looked somewhere before.
 
-    In a new model all heads do: that is no finding in the first 2,000 steps, unless no head did in an earlier window.
-    Where no step is known the model is taken for trained. It warns where half of a layer's heads are even, and fails
-    where all are.
+    In a new model all heads do: that is no finding in the first 2,000 steps of a training, unless no head did in an
+    earlier window. A model that serves, and one of which no step is known, is taken for trained. It warns where half of
+    a layer's heads are even, and fails where all are.
 
     References: Clark et al. 2019, "What does BERT look at?" (arXiv 1906.04341): heads that attend broadly; Zhai et al.
     2023 (arXiv 2303.06296): entropy in training.
@@ -55,7 +55,7 @@ class AttentionUniform(Check):
                 else f"{rows:,} rows are too few, needs {LEAST_QUERIES}."
             )
             return Evidence(None, self.limit, rows, short, METRIC)
-        step = snapshot.provenance.step
+        step = snapshot.provenance.training_step
         once = min(earlier_values(history, snapshot, METRIC), default=1.0)
         is_new = step is not None and step < LEARNED and once > 0
         words = f"{share:.0%} of the heads look everywhere alike"

@@ -16,6 +16,8 @@ from embedwatch.core.measurement import Measurement, Metric
 from embedwatch.geometry.norms import row_norms
 
 CHUNK = 4096
+MOST = 1e6
+"""Tokens beside positions that are all zero count as so many times as large."""
 
 TOKENS = Metric("token_scale_rms", "Root mean square entry of the tokens' vectors, scaled as they enter the model.")
 POSITIONS = Metric("position_scale_rms", "Root mean square entry of the vectors of positions that are added to tokens.")
@@ -40,6 +42,7 @@ class InputParts:
     Args:
         tokens: (V, D) rows of the embedding table, times the factor that the model applies to them.
         positions: (P, D) vectors that are added to them, with their factor; `None` where none are.
+        from_table: whether positions come from a table: then zeros are what it holds, and not that none are added.
         decay: weight decay of the table in the optimizer; `None` where it is not known.
         entering: (N, D) what enters the first layer; `None` where it is not known.
         table: root mean square entry of the table's rows; `None` where it is not known.
@@ -50,6 +53,7 @@ class InputParts:
     decay: float | None = None
     entering: Tensor | None = None
     table: float | None = None
+    from_table: bool = False
 
 
 class EmbeddingScale(Diagnostic):
@@ -62,7 +66,8 @@ class EmbeddingScale(Diagnostic):
     `ln(r / t) / ln √D`, with r of what enters the first layer and t of the table, counts the factors √D between them.
 
     Shape: tokens (V, D), positions (P, D).
-    Empty: `None` where no row is left, or there are no positions.
+    Empty: `None` where no row is left, or there are no positions. A table of positions that is all zero has the size 0,
+    and tokens count as a million times as large.
     References: Vaswani et al. 2017, "Attention is all you need", section 3.4.
 
     Example:
@@ -83,7 +88,9 @@ class EmbeddingScale(Diagnostic):
         tokens = _rms(parts.tokens)
         positions = None if parts.positions is None else _rms(parts.positions)
         entering = None if parts.entering is None else _rms(parts.entering)
-        balance = tokens / positions if tokens is not None and positions is not None else None
+        if positions is None and parts.from_table and _is_zero(parts.positions):
+            positions = 0.0
+        balance = tokens / max(positions, tokens / MOST) if tokens is not None and positions is not None else None
         return [
             TOKENS.measure(tokens),
             POSITIONS.measure(positions),
@@ -101,6 +108,7 @@ class EmbeddingScale(Diagnostic):
         yield InputParts(rows.bfloat16())
         yield InputParts(rows, entering=rows, table=math.inf)
         yield InputParts(torch.full((3, 8), torch.nan), torch.zeros(3, 8), 0.1)
+        yield InputParts(rows, torch.zeros(3, 8), from_table=True)
 
 
 def _power(entering: float | None, parts: InputParts) -> float | None:
@@ -113,6 +121,10 @@ def _power(entering: float | None, parts: InputParts) -> float | None:
     ):
         return None
     return math.log(entering / parts.table) / math.log(parts.entering.shape[1] ** 0.5)
+
+
+def _is_zero(rows: Tensor | None) -> bool:
+    return rows is not None and len(rows) > 0 and not bool(rows.any())
 
 
 def _rms(rows: Tensor) -> float | None:

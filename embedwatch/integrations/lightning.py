@@ -74,7 +74,8 @@ class EmbedwatchCallback(Callback):  # type: ignore[misc]
         self._part, self._validation_loss = part, validation_loss
         self._records = "sinks" not in options
         self._told = 0
-        self._losses: list[Tensor] = []
+        self._loss: Tensor | None = None  # the sum over the batches since the last step, and how many they are
+        self._batches = 0
         self._scalars: dict[str, float | Tensor] = {}
 
     @property
@@ -90,7 +91,7 @@ class EmbedwatchCallback(Callback):  # type: ignore[misc]
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Watch from the step where the training is."""
         self._logs.restart()
-        self._losses, self._scalars, self._told = [], {}, trainer.global_step
+        self._loss, self._batches, self._scalars, self._told = None, 0, {}, trainer.global_step
         folder = Path(trainer.log_dir or trainer.default_root_dir)  # asks all ranks
         first = trainer.is_global_zero
         more: dict[str, Any] = {"sinks": _recording(folder)} if first and self._records else {}
@@ -121,14 +122,16 @@ class EmbedwatchCallback(Callback):  # type: ignore[misc]
             loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
             if isinstance(loss, Tensor):
                 divided = trainer.accumulate_grad_batches if pl_module.automatic_optimization else 1
-                self._losses.append(loss.detach() * divided)
+                whole = loss.detach() * divided
+                self._loss = whole if self._loss is None else self._loss + whole
+                self._batches += 1
             if trainer.global_step == self._told:
                 return
             self._told = trainer.global_step
-            scalars, losses = self._scalars, self._losses
-            self._scalars, self._losses = {}, []
-            if losses:
-                scalars["loss"] = sum(losses[1:], losses[0]) / len(losses)
+            scalars, loss, batches = self._scalars, self._loss, self._batches
+            self._scalars, self._loss, self._batches = {}, None, 0
+            if loss is not None:
+                scalars["loss"] = loss / batches
             self._watch.hold(trainer.global_step, **scalars, **_batch_size(trainer))
             self._log(trainer)
 

@@ -39,6 +39,10 @@ UNSEEN = (
     "its attention was not seen: the module is not called, or attends in a way that nothing sees, as by a fused kernel "
     "or, in compiled code, by flex attention"
 )
+CALLED = (
+    "it was called, and attends in a way that nothing sees: by a fused kernel, by a function that it held before "
+    "watching began, or, in compiled code, by flex attention"
+)
 NO_FORWARD = f"no forward pass was seen: {COMPILED}, or it is not called"
 NOTHING = f"nothing was seen, though the model ran: {COMPILED}, or it calls none of these modules"
 
@@ -86,6 +90,7 @@ class Attachment:
         self.reattached = 0
         self._forwards = 0
         self._fixed: list[_Fixed] = []
+        self._left: dict[str, str] | None = None  # what was blind when the model was let go of
         found = find_places(model, places)
         groups = token_groups(model)
         self.tables = [table for table in map(self._table, groups) if table is not None]
@@ -123,6 +128,12 @@ class Attachment:
             tables=tables,
             padding=self.padding,
         )
+
+    def tables_positions(self, dimension: int) -> bool:
+        """Return whether what adds positions has them from a table of this width."""
+        modules = (observer.place.module for observer in self.unplaced if observer.place.role == "position")
+        held = (tensor for module in modules for tensor in (*module.parameters(), *module.buffers()))
+        return any(tensor.dim() > 1 and tensor.shape[-1] == dimension for tensor in held)
 
     def _table(self, tables: dict[str, nn.Embedding]) -> TableWatch | None:
         name = next(iter(tables), None)
@@ -199,6 +210,18 @@ class Attachment:
         self._fixed = []
         self.attention.remove()
 
+    def release(self) -> None:
+        """Let go of the model, when it is watched no longer; names, roles and what was found stay."""
+        if self._left is not None:
+            return
+        self._left = self.blind()
+        self.model = gone = nn.Module()
+        for observer in (*self.observers, *self.unplaced):
+            observer.place = replace(observer.place, module=gone)
+        for table in self.tables:
+            table.release()
+        self.attention.release(gone)
+
     def renew(self) -> None:
         """Follow modules that were replaced, as resizing an embedding does: hooks move to what stands there now."""
         modules = dict(self.model.named_modules(remove_duplicate=False))
@@ -245,6 +268,8 @@ class Attachment:
 
     def blind(self) -> dict[str, str]:
         """Return the places that saw nothing, or nothing for a while, each with the likely cause."""
+        if self._left is not None:
+            return dict(self._left)
         paths = {name for name, _ in self.model.named_modules(remove_duplicate=False)}
         seen = [observer for observer in self.observers if observer.looks]
         usual = NEVER_CALLED if seen else NOTHING if self._pulse.forwards else NO_FORWARD
@@ -289,7 +314,7 @@ def _cause(site: AttentionSite, usual: str, modules: Collection[int]) -> str:
     if site.off:
         return FAILED
     if not site.looks:
-        return site.unfit or usual
+        return site.unfit or (CALLED if site.entered else usual)
     return (site.unfit or SILENT_NOW) if site.silent >= SILENT else ""
 
 

@@ -65,6 +65,11 @@ class Budget:
         elif self.overhead < self.share / SLACK:
             self.stretch = max(self.stretch // 2, 1)
 
-    def affords(self, *, ours: float, busy: float) -> bool:
-        """Return whether more may be spent now, beside a model that serves."""
-        return self.share is None or ours <= CREDIT + AIM * self.share * (busy - ours)
+    def affordable_at(self, ours: float) -> float:
+        """Return how long a model that serves must have been busy in all before more may be spent.
+
+        Example:
+            >>> Budget(0.01).affordable_at(0.2)
+            20.2
+        """
+        return 0.0 if self.share is None else ours + max(0.0, ours - CREDIT) / (AIM * self.share)

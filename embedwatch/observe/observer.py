@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 from embedwatch.core.boundary import Boundary
+from embedwatch.observe.arrival import arrival, arriving
 from embedwatch.observe.looks import Looks
 from embedwatch.observe.outputs import named_tensor, vectors_of
 from embedwatch.observe.places import Place
@@ -22,13 +23,14 @@ from embedwatch.observe.sampling import Sample, sample_rows
 from embedwatch.observe.scopes import Mask, Padding, real_rows
 from embedwatch.observe.seam import Hook
 
-__all__ = ["Added", "Begin", "End", "Observer", "Seen", "TokensSeen", "why_unfit"]
+__all__ = ["EMPTY", "Added", "Begin", "End", "Observer", "Seen", "TokensSeen", "why_unfit"]
 
 MOST_CALLS = 64
 """A module that is called more often within one forward pass is seen at its first calls only."""
 MOST_LOOKS = 4
 """So many times the rows of one look wait to be collected; what comes beyond is dropped and counted."""
 BYTES = 4
+EMPTY = "what came was empty, a batch of nothing"
 
 TokensSeen = Callable[[Tensor, "Tensor | None"], None]
 
@@ -122,6 +124,7 @@ class Observer(Looks, Hook):
         self.unfit = why_unfit(output)
         if output is None or self.unfit:
             return
+        self.unfit = "" if output.numel() else EMPTY
         context, step = self._pulse.context, self._pulse.step
         call = context.calls.get(self.key, 0)
         context.calls[self.key] = call + 1
@@ -144,10 +147,7 @@ class Observer(Looks, Hook):
             valid=valid,
             inputs=self._made_of(output, tokens),
         )
-        event = None
-        if output.is_cuda:
-            event = torch.cuda.Event()
-            event.record()
+        event = arrival(output.device)
         with self._lock:
             if self._pulse.training:
                 self._looked[call] = step
@@ -299,5 +299,6 @@ class End(Begin):
         began, shape = time.thread_time(), first.shape[:-1]
         with torch.inference_mode(mode=False), torch.no_grad():
             valid = mask.valid(shape, self._padding) if mask is not None and mask.fits(shape) else None
-            pulse.scalars = dict(predictions(first, forward=pulse.context.forward, valid=valid))
+            found = predictions(first, forward=pulse.context.forward, valid=valid)
+            pulse.scalars = {name: arriving(value) for name, value in dict(found).items()}
         pulse.seconds += time.thread_time() - began

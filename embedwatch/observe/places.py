@@ -269,7 +269,21 @@ def _entrance(name: str, stacks: dict[str, nn.Module], tables: dict[str, nn.Embe
         if home not in tables and not any(stack == home or stack.startswith(f"{home}.") for stack in stacks):
             return Place(home, "embedding", modules[home])
     first, layer = _at(stacks[name], [0])[0]
+    norm = _opening_norm(stacks[name])
+    if norm:
+        return Place(f"{name}.{first}.{norm}", "embedding", layer.get_submodule(norm))
     return Place(f"{name}.{first}.input", "embedding", layer, "input")
+
+
+def _opening_norm(layers: nn.Module) -> str:
+    """Return the norm with which the first layer begins and no other does: what is summed passes through it alone.
+
+    So it is in RWKV, whose table starts at 1e-4 for that reason. Empty where there is none.
+    """
+    first, *others = layers.children()
+    name, module = next(iter(first.named_children()), ("", None))
+    opens = NORM.search(type(module).__name__) is not None
+    return name if opens and others and not any(hasattr(other, name) for other in others) else ""
 
 
 def _is_fused(name: str, modules: Modules) -> bool:

@@ -13,6 +13,7 @@ import torch
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from embedwatch.observe.arrival import Arriving
     from embedwatch.observe.scopes import Mask
 
 __all__ = ["Context", "Pulse", "Ticker"]
@@ -75,7 +76,7 @@ class Pulse:
         """Whether the last forward pass recorded gradients, as training does."""
         self.width: int | None = None
         """Last dimension of what the model put out, where it was seen: V, where it predicts tokens."""
-        self.scalars: dict[str, Tensor] = {}
+        self.scalars: dict[str, Tensor | Arriving] = {}
         """What was seen of this step's outputs, by the name of a scalar; whoever records the step takes it."""
         self.seconds = 0.0
         """Processor time that seeing it took."""

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from embedwatch.batch import TokenBatch, VectorBatch
 from embedwatch.hashing import hash_integers
+from embedwatch.observe.arrival import arrival, wait_for
 from embedwatch.observe.modes import outside_modes
 from embedwatch.observe.pulse import Pulse
 
@@ -41,6 +42,7 @@ class TableState:
         counts: (V,) how often each token was seen here.
         moved: (M,) tokens that were followed through a step, some several times, and `by` how much of their norm.
         first: token of the first row that lies here.
+        event: when all of it is there, on a device that works by itself.
     """
 
     name: str
@@ -51,6 +53,15 @@ class TableState:
     moved: Tensor
     by: Tensor
     first: int = 0
+    event: Any = None
+
+    def here(self) -> TableState:
+        """Return it on the CPU, once it is there: another thread reads it than asked for it."""
+        wait_for(self.event)
+        norms, counts, drift, moved, by = (
+            tensor.cpu() for tensor in (self.norms, self.counts, self.drift, self.moved, self.by)
+        )
+        return replace(self, norms=norms, counts=counts, drift=drift, moved=moved, by=by, event=None)
 
     @property
     def whole(self) -> bool:
@@ -59,13 +70,13 @@ class TableState:
 
     def scale(self, dimension: int) -> float:
         """Return the root mean square entry of the rows."""
+        wait_for(self.event)
         return math.sqrt(float(self.norms.double().square().mean()) / dimension)
 
     def batch(self) -> TokenBatch:
         """Return one record for each token whose row lies here, on the CPU."""
-        norms, counts, drift, moved, by = (
-            tensor.cpu() for tensor in (self.norms, self.counts, self.drift, self.moved, self.by)
-        )
+        mine = self.here()
+        norms, counts, drift, moved, by = mine.norms, mine.counts, mine.drift, mine.moved, mine.by
         here = slice(self.first, self.first + len(norms))
         times = torch.zeros(len(counts), dtype=torch.float64).index_add_(0, moved, torch.ones_like(by))
         update = torch.zeros(len(counts), dtype=torch.float64).index_add_(0, moved, by)
@@ -78,6 +89,7 @@ def joined_states(states: Sequence[TableState]) -> TableState:
 
     It has all rows from the first that any rank has to the first that none has.
     """
+    states = [state.here() for state in states]
     parts: dict[int, TableState] = {}
     for state in states:
         known = parts.get(state.first)
@@ -243,7 +255,8 @@ class TableWatch:
         if self.sharded:  # what lies elsewhere was not followed
             mine = (moved >= self.first) & (moved < self.first + self._rows)
             moved, by = moved[mine], by[mine]
-        state = TableState(self.name, decay, norms, self.counts.clone(), drift, moved, by, self.first)
+        counts = self.counts.clone()
+        state = TableState(self.name, decay, norms, counts, drift, moved, by, self.first, arrival(norms.device))
         self._moved, self._by = [], []
         return state
 
@@ -257,6 +270,13 @@ class TableWatch:
         most = int(min(EXAMINED_ENTRIES / dimension, EXAMINED_PRODUCTS / dimension**2))
         chosen = self._chosen(most)
         return VectorBatch(weight[chosen.to(weight.device)].cpu(), chosen + self.first, source=self.name)
+
+    def release(self) -> None:
+        """Let go of the module, and of what is remembered of its rows; the width stays."""
+        nothing = torch.zeros(0, device="cpu")
+        self.module = nn.Embedding(0, self.dimension, device="meta")
+        self._origin, self._panel, self._whole, self._before = nothing, nothing, None, None
+        self._moved, self._by = [], []
 
     def memory(self) -> int:
         """Return the size in bytes of what it remembers."""

@@ -66,6 +66,7 @@ class Gradients(BatchStatistic[TrainingStep]):
     name = "gradients"
     title = "gradients and clipping"
     consumes = "steps"
+    scalars = ("gradient_norm", "gradient_norm_limit", "gradient_norm_applied", "table_gradient_norm", "skipped")
     metrics = (APPLIED, LIMIT, CLIPPED, EXCESS, TABLE, SKIPPED)
     counts_defects = True
 

@@ -63,6 +63,7 @@ class LossCourse(BatchStatistic[TrainingStep]):
     name = "loss_course"
     title = "course of the loss"
     consumes = "steps"
+    scalars = ("loss",)
     metrics = (MEDIAN, NOISE, RISE, WAVE, PERIOD)
     counts_defects = True
 

@@ -44,6 +44,7 @@ class Outputs(BatchStatistic[TrainingStep]):
     name = "outputs"
     title = "what is predicted"
     consumes = "steps"
+    scalars = tuple(METRICS)
     metrics = tuple(METRICS.values())
     counts_defects = True
 

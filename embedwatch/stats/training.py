@@ -60,6 +60,7 @@ class Training(BatchStatistic[TrainingStep]):
     name = "training"
     title = "loss and learning rate"
     consumes = "steps"
+    scalars = tuple({**MEANS, **LATEST})
     metrics = (LOSS, LAST, VALIDATION, RATE, BATCH, CHANCE, GRADIENT, STEPS, NONFINITE, INITIAL)
     counts_defects = True
 

@@ -190,3 +190,53 @@ def test_a_training_that_fails_lets_the_model_go(framework: ModuleType, tmp_path
 def test_an_option_that_is_none_is_refused_at_once() -> None:
     with pytest.raises(UsageError, match="window"):
         callback(windows=3)
+
+
+def by_hand(framework: ModuleType, *, through_lightning: bool, every: int) -> Any:
+    kind = type(module_of(framework))
+
+    class ByHand(kind):  # type: ignore[misc, valid-type]
+        """Steps its optimizer itself, after several batches."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.automatic_optimization = False
+
+        def training_step(self, batch: Tensor, index: int) -> Tensor:
+            loss: Tensor = super().training_step(batch, index)
+            self.manual_backward(loss / every)
+            if index % every == every - 1:
+                optimizer: Any = self.optimizers(use_pl_optimizer=through_lightning)
+                optimizer.step()
+                optimizer.zero_grad()
+            return loss
+
+    return ByHand()
+
+
+MANUAL: dict[str, Any] = {"accumulate_grad_batches": 1, "gradient_clip_val": None}
+
+
+def test_a_step_by_hand_has_the_mean_loss_of_its_batches(framework: ModuleType, tmp_path: Path) -> None:
+    memory = Memory()
+    module = by_hand(framework, through_lightning=True, every=3)
+    fit(framework, tmp_path, callback(memory, window=1), module=module, **MANUAL)
+    told = [each.number("loss_last") for each in windows(memory, "training")]
+    assert told[-1] == pytest.approx(sum(module.losses[-3:]) / 3)
+
+
+def test_losses_of_steps_that_nobody_counts_do_not_pile_up(framework: ModuleType, tmp_path: Path) -> None:
+    watching = callback(Memory())
+    held: list[int] = []
+
+    class Counting(framework.Callback):  # type: ignore[misc, name-defined]
+        """Counts the numbers that the callback holds by itself."""
+
+        def on_train_batch_end(self, *args: Any, **kwargs: Any) -> None:
+            values = [each for each in vars(watching).values() if isinstance(each, (Tensor, list))]
+            held.append(sum(each.numel() if isinstance(each, Tensor) else len(each) for each in values))
+
+    module = by_hand(framework, through_lightning=False, every=1)
+    fit(framework, tmp_path, watching, Counting(), module=module, **MANUAL)
+    assert len(held) == BATCHES
+    assert held[-1] == held[0] == 1

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from collections import Counter
 from typing import Any
 
@@ -11,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.attention.bias import causal_lower_right, causal_upper_left
 
-from embedwatch.observe.attention.calls import QueryKeyCall, ScoresCall
+from embedwatch.observe.attention.calls import KEYS, QueryKeyCall, ScoresCall
 from embedwatch.observe.attention.masks import Masking
 from embedwatch.observe.attention.queries import choose_queries
 from embedwatch.observe.attention.rows import Real, sample_attention
@@ -223,3 +225,44 @@ def test_what_attends_is_found_by_what_it_calls_or_is_called() -> None:
         assert len(sites) == number
         crossing = [site.path for site in sites if is_cross(site)]
         assert len(crossing) == (2 if number == 6 else 0)
+
+
+LOOK = """
+import resource, torch
+from embedwatch.observe.attention.calls import QueryKeyCall
+from embedwatch.observe.attention.masks import Masking
+from embedwatch.observe.attention.rows import sample_attention
+
+def look(keys):
+    query = torch.randn(1, 16, 64, 128).bfloat16()
+    call = QueryKeyCall(query, torch.ones(1, 4, keys, 128, dtype=torch.bfloat16), 0.1, masking=Masking(causal="last"))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    sample_attention(call, 1, forward=0, seed=0)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+
+look(256)
+print(look(100_000))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the peak of memory is told by the operating system")
+def test_a_look_at_a_long_context_holds_no_copy_of_all_keys() -> None:
+    """Keys of 102 MB would be 205 MB in single precision; rows of 16 heads are 8 MB."""
+    done = subprocess.run([sys.executable, "-c", LOOK], capture_output=True, text=True, timeout=120, check=True)
+    kilobytes = int(done.stdout) / (1024 if sys.platform == "darwin" else 1)
+    assert kilobytes < 60_000
+
+
+@pytest.mark.parametrize("length", [KEYS - 1, KEYS, 2 * KEYS + 3])
+@pytest.mark.parametrize("shared", [False, True])
+def test_keys_that_are_taken_in_parts_give_the_same_scores(length: int, shared: bool) -> None:
+    made = torch.Generator().manual_seed(0)
+    query = torch.randn(2, 4, 3, K, generator=made)
+    key = torch.randn(1 if shared else 2, 2, length, K, generator=made)
+    rows = sample_attention(QueryKeyCall(query, key, 0.5), 256, forward=0, seed=0)
+    wide = key.repeat_interleave(2, 1).expand(2, -1, -1, -1)
+    torch.testing.assert_close(rows.batch.logits.view(2, 4, 3, length), 0.5 * query @ wide.mT)
+    longest = torch.linalg.vector_norm(query, dim=3).amax((0, 2)) * torch.linalg.vector_norm(wide, dim=3).amax((0, 2))
+    half = QueryKeyCall(query.bfloat16(), key.bfloat16(), 0.5).bounds()
+    assert half is not None
+    torch.testing.assert_close(half, 0.5 * longest, rtol=0.02, atol=0.0)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from embedwatch.core.errors import UsageError
 from embedwatch.monitor import Monitor, watch
 from embedwatch.observe.attention.site import LOOK_BYTES, MOST_WAITING, Share
+from embedwatch.observe.observer import EMPTY
 from tests.observe import attending, tiny
 
 
@@ -56,8 +57,8 @@ def test_options_that_fit_no_model_are_refused(options: dict[str, Any]) -> None:
         watched(tiny.build("bert"), **options)
 
 
-class Linear(nn.Module):
-    """Attention without a softmax: nothing that a seam sees."""
+class KernelAttention(nn.Module):
+    """Attention by a kernel of its own: nothing that a seam sees."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,19 +66,15 @@ class Linear(nn.Module):
 
     def forward(self, rows: Tensor) -> Tensor:
         query, key, value = self.maps(rows).chunk(3, -1)
-        output: Tensor = query @ (key.transpose(1, 2) @ value)
+        output: Tensor = torch.ops.aten._softmax(query @ key.transpose(1, 2), -1, False) @ value
         return output
-
-
-class LinearAttention(Linear):
-    """The same, by its name."""
 
 
 class Model(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.tokens = nn.Embedding(tiny.VOCABULARY, tiny.D)
-        self.layers = nn.ModuleList(LinearAttention() for _ in range(3))
+        self.layers = nn.ModuleList(KernelAttention() for _ in range(3))
         self.monitor: list[Monitor] = []
 
     def forward(self, ids: Tensor) -> Tensor:
@@ -98,7 +95,7 @@ def test_attention_that_no_seam_sees_is_none_of_so_many_and_has_no_numbers() -> 
         monitor.flush()
         assert monitor._attachment.attention.coverage() == {"own": (0, 3)}
         assert monitor.blind().keys() == {f"layers.{number}" for number in range(3)}
-        assert all("not seen" in cause for cause in monitor.blind().values())
+        assert all("attends in a way that nothing sees" in cause for cause in monitor.blind().values())
         assert not any(place.startswith("layers") for place in monitor.snapshots)
         assert monitor.snapshots["tokens"].provenance.coverage == {"places_expected": 4, "places_seen": 1}
 
@@ -122,18 +119,78 @@ def test_attention_can_be_shown_by_the_models_own_code(compiled: bool) -> None:
     torch._dynamo.reset()
 
 
-def test_what_is_shown_and_does_not_fit_is_counted_and_stops_nothing() -> None:
+ROWS = torch.zeros(2, 2, 5, 8)
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ({"query": ROWS[0]}, "`query` must be floating point of shape (B, H, T, K), got torch.float32 (2, 5, 8)"),
+        ({"query": ROWS.long()}, "`query` must be floating point of shape (B, H, T, K), got torch.int64 (2, 2, 5, 8)"),
+        ({"key": torch.zeros(2, 2, 5, 4)}, "`key` must be (B, G, S, K) with B 2 or 1, K 8, and G a divisor of 2, got"),
+        ({"key": torch.zeros(2, 3, 5, 8)}, "`key` must be (B, G, S, K) with B 2 or 1, K 8, and G a divisor of 2, got"),
+        ({"mask": torch.ones(7, 3, 4, 4, 4)}, "`mask` must broadcast to (2, 2, 5, 5), got torch.float32 (7, 3,"),
+        ({"mask": torch.ones(5, 5).long()}, "`mask` must be bool, true where a query attends, or added, got torch"),
+        ({"output": torch.zeros(2, 5, 16)}, "`output` must be (2, 2, 5) and V, got torch.float32 (2, 5, 16)"),
+        ({"site": ""}, "`site` must be the name of a place, got ''"),
+        ({"site": 3}, "`site` must be the name of a place, got 3"),
+        ({"site": "tokens"}, "`site` must be a name of its own, got 'tokens'"),
+    ],
+)
+def test_what_is_shown_and_does_not_fit_is_told_in_one_line_and_stops_nothing(
+    given: dict[str, Any], line: str, caplog: pytest.LogCaptureFixture
+) -> None:
     model = Model().eval()
+    shown: dict[str, Any] = {"query": ROWS, "key": ROWS, "site": "wrong", **given}
     with watched(model, places=["tokens"], on_error="count") as monitor, torch.no_grad():
-        rows = torch.zeros(2, 5, 8)
 
         class Wrong:
             def attention(self, *args: Any, **kwargs: Any) -> None:
-                monitor.attention(rows, rows, site="wrong", mask=torch.ones(7, 3, 4, 4, 4))
+                monitor.attention(**shown)
 
         model.monitor = [Wrong()]  # type: ignore[list-item]
         model(tiny.numbers(2, 5))
+        assert monitor.errors["attention", str(shown["site"])] == 3
+        told = [record for record in caplog.records if record.levelname == "ERROR"]
+        assert len(told) == 1
+        assert line in told[0].getMessage()
+        assert told[0].exc_info is None
+        assert "\n" not in told[0].getMessage()
+
+
+def test_what_is_shown_in_compiled_code_and_does_not_fit_stops_nothing_either() -> None:
+    torch._dynamo.reset()
+    model = Model().eval()
+    ids = tiny.numbers(2, 5)
+    with watched(model, places=["tokens"], on_error="count") as monitor, torch.no_grad():
+
+        class Wrong:
+            def attention(self, query: Tensor, key: Tensor, **kwargs: Any) -> None:
+                monitor.attention(query[0], key, site="wrong")
+
+        model.monitor = [Wrong()]  # type: ignore[list-item]
+        torch.compile(model, backend="aot_eager", fullgraph=True)(ids)
         assert monitor.errors["attention", "wrong"] == 3
+    torch._dynamo.reset()
+
+
+def test_an_empty_batch_is_not_taken_for_a_model_that_was_compiled_before() -> None:
+    model = nn.Sequential(nn.Embedding(tiny.VOCABULARY, tiny.D), nn.Linear(tiny.D, 2))
+    with watched(model, places=["0", "1"]) as monitor, torch.no_grad():
+        model(tiny.numbers(2, 5)[:0])
+        assert monitor.blind() == dict.fromkeys(("0", "1"), EMPTY)
+        model(tiny.numbers(2, 5))
+        assert monitor.blind() == {}
+
+
+def test_a_scalar_that_nothing_reads_is_told_once_with_the_nearest_name(caplog: pytest.LogCaptureFixture) -> None:
+    model = tiny.build("bert")
+    with watched(model) as monitor:
+        for _ in range(3):
+            monitor.step(lsos=1.0, loss=2.0, lr=0.1, batch_size=4, validation_loss=2.0, gradient_norm=1.0)
+        told = [record.getMessage() for record in caplog.records if "no statistic reads" in record.getMessage()]
+    assert len(told) == 1
+    assert told[0].endswith("""`step` was given 'lsos', which no statistic reads; did you mean "loss"?""")
 
 
 def test_what_is_watched_is_bounded_in_bytes_whatever_the_length_of_sequences() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+import transformers as hf
 from torch import Tensor, nn
 
 from embedwatch.core.errors import UsageError
@@ -457,3 +458,9 @@ def test_a_scripted_model_is_refused() -> None:
     for look in (find_places, unwrapped, watch):
         with pytest.raises(UsageError, match="`model` must be a torch module in Python, got a ScriptModule"):
             look(scripted)
+
+
+def test_a_norm_with_which_the_first_layer_alone_begins_is_what_enters_it() -> None:
+    config = hf.RwkvConfig(vocab_size=tiny.VOCABULARY, hidden_size=tiny.D, num_hidden_layers=2)
+    places = {place.role: place.name for place in find_places(hf.RwkvModel(config))}
+    assert places["embedding"] == "blocks.0.pre_ln"

@@ -283,7 +283,7 @@ def test_what_a_window_measures_is_what_a_plain_hook_sees() -> None:
     batches = [tiny.inputs("llama-lm", seed=seed) for seed in range(3)]
     place = "model.layers.1"
     with (
-        watch(model, every=1, rows=tiny.ALL, sinks=[], on_error="raise") as monitor,
+        watch(model, every=1, rows=tiny.ALL, budget=None, sinks=[], on_error="raise") as monitor,
         tiny.captured(model, [place]) as outputs,
         torch.inference_mode(),
     ):

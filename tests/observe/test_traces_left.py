@@ -120,6 +120,27 @@ def test_nothing_keeps_the_model_alive(kind: str) -> None:
     assert not [each() for each in gone if each() is not None]
 
 
+@pytest.mark.parametrize("kind", ["bert", "gpt2-lm", "own-decoder", "torch-encoder", "torch-pair", "mpnet"])
+def test_a_monitor_that_is_kept_lets_the_model_go(kind: str) -> None:
+    model = tiny.build(kind)
+    monitor = watch(model, every=1, attention_every=1, sinks=[], on_error="raise")
+    train(model, tiny.inputs(kind))
+    places, blind = [place.name for place in monitor.places], monitor.blind()
+    monitor.detach()
+    assert monitor.model.training == model.training
+    gone: list[weakref.ref[Any]] = [weakref.ref(module) for module in model.modules()]
+    gone += [weakref.ref(parameter) for parameter in model.parameters()]
+    del model
+    gc.collect()
+    assert not [each() for each in gone if each() is not None]
+    assert [place.name for place in monitor.places] == places
+    assert monitor.blind() == blind
+    assert monitor.snapshots
+    assert monitor.memory() > 0
+    assert "detached" in repr(monitor)
+    monitor.detach()
+
+
 def test_a_monitor_that_is_kept_holds_no_hooks_in_the_model() -> None:
     model = tiny.build("bert")
     with watched(model) as monitor:

@@ -16,6 +16,9 @@ from embedwatch.observe.attention.queries import Chosen
 
 __all__ = ["AttentionCall", "MaskedCall", "QueryKeyCall", "ScoresCall"]
 
+KEYS = 4096
+"""So many keys of one sequence are copied to single precision at once: what is copied does not grow with a context."""
+
 
 class AttentionCall(ABC):
     """What a look at attention needs of a call."""
@@ -127,10 +130,13 @@ class QueryKeyCall(MaskedCall):
         """Return the scores of the chosen queries, and which keys they see."""
         heads, groups = self.query.shape[1], self.key.shape[1]
         query = _at(self.query, chosen).float()  # (I, H, Q, K)
-        key = _of_items(self.key, chosen).float()  # (I, G, S, K)
         folded = query.unflatten(1, (groups, heads // groups)).flatten(2, 3)  # (I, G, H / G · Q, K)
-        scores = (folded @ key.transpose(2, 3)) * self.scale  # (I, G, H / G · Q, S)
-        scores = scores.unflatten(2, (heads // groups, -1)).flatten(1, 2)  # (I, H, Q, S)
+        scores = folded.new_empty((*folded.shape[:3], self.key.shape[2]))  # (I, G, H / G · Q, S)
+        for place, item in enumerate(chosen.items):
+            keys = self.key[item if self.key.shape[0] > 1 else 0]  # (G, S, K)
+            for first, part in zip(range(0, keys.shape[1], KEYS), keys.split(KEYS, dim=1), strict=True):
+                scores[place, ..., first : first + KEYS] = folded[place] @ part.float().transpose(1, 2)
+        scores = (scores * self.scale).unflatten(2, (heads // groups, -1)).flatten(1, 2)  # (I, H, Q, S)
         if self.softcap:
             scores = self.softcap * torch.tanh(scores / self.softcap)
         return self.masked(scores, chosen)
@@ -199,17 +205,12 @@ def _at(tensor: Tensor, chosen: Chosen) -> Tensor:
     return torch.stack([tensor[item].index_select(1, index) for item, index in pairs])
 
 
-def _of_items(tensor: Tensor, chosen: Chosen) -> Tensor:
-    """Return what belongs to the chosen sequences, without a copy where that is all of them."""
-    if tensor.shape[0] == 1:
-        return tensor.expand(len(chosen.items), -1, -1, -1)
-    if len(chosen.items) == tensor.shape[0]:
-        return tensor
-    return torch.stack([tensor[item] for item in chosen.items])
-
-
 def _longest(vectors: Tensor) -> Tensor:
     """Return the norm of the longest vector of each head. Shape: (B, H, T, K) -> (H,) float32."""
-    narrow = vectors.dtype in (torch.float16, torch.bfloat16)
-    norms: Tensor = torch.linalg.vector_norm(vectors, dim=3, dtype=torch.float32 if narrow else None)  # (B, H, T)
-    return norms.amax(dim=(0, 2)).float()
+    if vectors.dtype not in (torch.float16, torch.bfloat16):
+        single: Tensor = torch.linalg.vector_norm(vectors, dim=3)  # (B, H, T)
+        return single.amax(dim=(0, 2)).float()
+    together = max(1, KEYS // vectors.shape[2])  # sequences: a processor copies all that it is given at once
+    parts = (part for some in vectors.split(together) for part in some.split(KEYS, dim=2))
+    norms = [torch.linalg.vector_norm(part, dim=3, dtype=torch.float32).amax(dim=(0, 2)) for part in parts]
+    return torch.stack(norms).amax(0)

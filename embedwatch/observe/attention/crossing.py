@@ -13,11 +13,12 @@ import torch
 from torch import Tensor
 
 from embedwatch.observe.attention.calls import QueryKeyCall
-from embedwatch.observe.attention.frames import is_open, take_open
+from embedwatch.observe.attention.frames import enter, is_open, leave, take_frame, take_open
 from embedwatch.observe.attention.masks import Alignment, Masking
 from embedwatch.observe.attention.multihead import projected_call
 from embedwatch.observe.attention.registry import named_site, sites_with
 from embedwatch.observe.attention.scored import scores_call
+from embedwatch.observe.attention.shown import check_shown
 from embedwatch.observe.attention.site import AttentionSite
 from embedwatch.observe.seam import ORDER
 
@@ -38,6 +39,7 @@ _library.define(
     "attend_inputs(Tensor query, Tensor key, Tensor? weight, Tensor? mask, Tensor? padding, Tensor(a!) order, "
     "int site) -> ()"
 )
+_library.define("attend_within(Tensor? mark, Tensor? entered, Tensor(a!) order, bool begins) -> ()")
 _library.define("attend_rule(Tensor? mark, Tensor(a!) order) -> ()")
 
 
@@ -60,8 +62,13 @@ def attend(
     """Look at a call of attention."""
     masking = Masking(tuple(masks), padding, cast("Alignment", causal), window)
     for found in _sites(site, name, mark):
-        call = QueryKeyCall(query, key, scale, output, masking, softcap, sinks, cross=found.cross)
-        found.attend(lambda call=call: call)  # type: ignore[misc]
+
+        def call(cross: bool = found.cross) -> QueryKeyCall:  # noqa: FBT001
+            if name:
+                check_shown(query, key, masks[0] if masks else None, output)
+            return QueryKeyCall(query, key, scale, output, masking, softcap, sinks, cross=cross)
+
+        found.attend(call)
 
 
 def _sites(site: int, name: str, mark: Tensor | None) -> list[AttentionSite]:
@@ -75,9 +82,9 @@ def _sites(site: int, name: str, mark: Tensor | None) -> list[AttentionSite]:
 
 
 def _scores(scores: Tensor, order: Tensor) -> None:
-    site = take_open()
-    if site is not None:
-        site.attend(lambda: scores_call(site, scores))
+    frame = take_frame()
+    if frame is not None:
+        frame.site.attend(lambda: scores_call(frame.site, scores, frame.shape))
 
 
 def _inputs(
@@ -94,6 +101,15 @@ def _inputs(
         found.attend(lambda found=found: projected_call(found, query, key, mask, padding))  # type: ignore[misc]
 
 
+def _within(mark: Tensor | None, entered: Tensor | None, order: Tensor, begins: bool) -> None:  # noqa: FBT001
+    """Take note that a module begins to attend, or has ended."""
+    for found in () if mark is None else list(sites_with(mark, ("own",))):
+        if begins:
+            enter(found, () if entered is None else tuple(entered.shape))
+        else:
+            leave(found)
+
+
 def _rule(mark: Tensor | None, order: Tensor) -> None:
     for found in () if mark is None else list(sites_with(mark, INTERFACE_KINDS)):
         if found.attends:
@@ -108,6 +124,7 @@ for _name, _function in {
     "attend": attend,
     "attend_scores": _scores,
     "attend_inputs": _inputs,
+    "attend_within": _within,
     "attend_rule": _rule,
 }.items():
     _library.impl(_name, _function, "CompositeExplicitAutograd")

@@ -4,32 +4,30 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import Any
 
-from torch import Tensor, nn
+from embedwatch.observe.attention.site import AttentionSite
 
-from embedwatch.observe.attention.site import STAGE, AttentionSite
-from embedwatch.observe.seam import Hook
-
-__all__ = ["Enter", "Leave", "is_open", "take_open", "waiting"]
+__all__ = ["Frame", "enter", "is_open", "leave", "take_frame", "take_open", "waiting"]
 
 
 @dataclass
-class _Frame:
+class Frame:
     """A call of a module that attends.
 
     Args:
         site: whose.
+        shape: of the vectors that went in, (B, T, D), where the module does not say how many heads it has.
         seen: whether its attention has been seen.
     """
 
     site: AttentionSite
+    shape: tuple[int, ...] = ()
     seen: bool = False
 
 
 class _Frames(threading.local):
     def __init__(self) -> None:
-        self.stack: list[_Frame] = []
+        self.stack: list[Frame] = []
 
 
 _frames = _Frames()
@@ -40,13 +38,19 @@ def waiting() -> bool:
     return bool(_frames.stack) and not _frames.stack[-1].seen
 
 
-def take_open() -> AttentionSite | None:
-    """Return the site that attends now, and count its attention as seen; `None` where it was before."""
+def take_frame() -> Frame | None:
+    """Return the call that attends now, and count its attention as seen; `None` where it was before."""
     if not waiting():
         return None
     frame = _frames.stack[-1]
     frame.seen = True
-    return frame.site
+    return frame
+
+
+def take_open() -> AttentionSite | None:
+    """Return the site that attends now, and count its attention as seen; `None` where it was before."""
+    frame = take_frame()
+    return None if frame is None else frame.site
 
 
 def is_open(site: AttentionSite) -> bool:
@@ -58,37 +62,15 @@ def is_open(site: AttentionSite) -> bool:
     return True
 
 
-class Enter(Hook):
-    """A pre-hook on a module that attends by itself."""
-
-    before = True
-
-    def __init__(self, site: AttentionSite) -> None:
-        super().__init__(site.boundary, STAGE, site.name)
-        self._site = site
-
-    def pick(
-        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
-    ) -> tuple[Tensor | None, Tensor | None]:
-        """Return nothing."""
-        return None, None
-
-    def wants(self, *, grad: bool) -> bool:
-        """Take note, where attention is looked at; nothing is to be seen."""
-        if self._site.attends:
-            _frames.stack.append(_Frame(self._site))
-        return False
+def enter(site: AttentionSite, shape: tuple[int, ...] = ()) -> None:
+    """Take note that a module begins to attend."""
+    site.entered = True
+    _frames.stack.append(Frame(site, shape))
 
 
-class Leave(Enter):
-    """A hook on the same module: it is over, also where it failed."""
-
-    before = False
-
-    def wants(self, *, grad: bool) -> bool:
-        """Take note."""
-        stack = _frames.stack
-        while stack and any(frame.site is self._site for frame in stack):
-            if stack.pop().site is self._site:
-                break
-        return False
+def leave(site: AttentionSite) -> None:
+    """Take note that it is over, also where what it called failed."""
+    stack = _frames.stack
+    while stack and any(frame.site is site for frame in stack):
+        if stack.pop().site is site:
+            break

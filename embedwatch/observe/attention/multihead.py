@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from embedwatch.observe.attention.calls import MaskedCall
+from embedwatch.observe.attention.calls import KEYS, MaskedCall
 from embedwatch.observe.attention.masks import Masking
 from embedwatch.observe.attention.queries import Chosen
 from embedwatch.observe.attention.site import AttentionSite, Unseen
@@ -60,8 +60,12 @@ class ProjectedCall(MaskedCall):
         pairs = zip(chosen.items, chosen.index, strict=True)
         rows = torch.stack([self.query[item].index_select(0, index) for item, index in pairs])  # (I, Q, E)
         query = self._split(rows, self.to_query)  # (I, H, Q, K)
-        key = self._split(torch.stack([self.key[item] for item in chosen.items]), self.to_key)  # (I, H, S, K)
-        scores = (query @ key.transpose(2, 3)) / self.head_size**0.5  # (I, H, Q, S)
+        scores = query.new_empty((*query.shape[:3], self.key.shape[1]))  # (I, H, Q, S)
+        for place, item in enumerate(chosen.items):
+            for first, part in zip(range(0, self.key.shape[1], KEYS), self.key[item].split(KEYS), strict=True):
+                key = self._split(part[None], self.to_key)[0]  # (H, up to KEYS, K)
+                scores[place, ..., first : first + KEYS] = query[place] @ key.transpose(1, 2)
+        scores = scores / self.head_size**0.5
         return self.masked(scores, chosen)
 
     def _split(self, rows: Tensor, made: _Map) -> Tensor:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from embedwatch.core.boundary import Boundary
 from embedwatch.observe.attention.crossing import HOOKED, OPEN, ORDER, compiling, detached, watches
 from embedwatch.observe.attention.multihead import projected_call
 from embedwatch.observe.attention.patches import Patch
@@ -40,12 +41,20 @@ class _Given(NamedTuple):
 
 
 class MultiheadHook(Hook):
-    """A pre-hook on `nn.MultiheadAttention`."""
+    """A pre-hook on `nn.MultiheadAttention`.
+
+    Layers that are compiled one by one share what was compiled, whether they have hooks or not. So each has one; that
+    of a layer that is not watched sees nothing.
+
+    Args:
+        boundary: where exceptions of ours end.
+        site: which is watched; `None` where it is not.
+    """
 
     before = True
 
-    def __init__(self, site: AttentionSite) -> None:
-        super().__init__(site.boundary, STAGE, site.name)
+    def __init__(self, boundary: Boundary, site: AttentionSite | None = None) -> None:
+        super().__init__(boundary, STAGE, "" if site is None else site.name)
         self._site = site
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...], *more: Any) -> None:
@@ -57,8 +66,10 @@ class MultiheadHook(Hook):
             query, key = _batch_first(given.query, module), _batch_first(given.key, module)
             weight = module.in_proj_weight if module._qkv_same_embed_dim else module.q_proj_weight
             _cross(query, key, cast("Tensor | None", weight), given.attn_mask, given.key_padding_mask, HOOKED)
-        elif self._site.attends:
-            self._site.attend(lambda: _call(self._site, module, _Given(*args, **more[0])))
+        elif self._site is not None and self._site.attends:
+            site = self._site
+            site.entered = True
+            site.attend(lambda: _call(site, module, _Given(*args, **more[0])))
 
 
 leave_alone(MultiheadHook.__call__.__code__)

@@ -69,7 +69,7 @@ def segment_of(call: AttentionCall) -> str:
 
 @torch.no_grad()
 def sample_attention(
-    call: AttentionCall, count: int, *, forward: int, seed: int, real: Real | None = None
+    call: AttentionCall, count: int, *, forward: int, seed: int, real: Real | None = None, placed: bool = True
 ) -> AttentionRows:
     """Return what each head makes of at most `count` queries of a call.
 
@@ -81,6 +81,7 @@ def sample_attention(
         forward: which pass it is.
         seed: of the sample.
         real: what is known of padding.
+        placed: whether anything in the model holds positions.
 
     Shape: N rows are (sequence, head, query), the last fastest; logits (N, S).
 
@@ -123,6 +124,7 @@ def sample_attention(
         outputs=None if outputs is None else flat(outputs),
         bounds=None if bounds is None else flat(bounds[:, None]),
         sinks=None if call.sinks is None else flat(call.sinks.detach().float()[:, None]),
+        placed=placed,
         segment=segment_of(call),
     )
     return AttentionRows(found, flat(kept[:, None]))

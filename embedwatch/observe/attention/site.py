@@ -14,10 +14,11 @@ from typing import Any
 import torch
 
 from embedwatch.core.boundary import Boundary
+from embedwatch.observe.arrival import arrival
 from embedwatch.observe.attention.calls import AttentionCall
 from embedwatch.observe.attention.rows import AttentionRows, Real, sample_attention
 from embedwatch.observe.looks import Looks
-from embedwatch.observe.observer import MOST_CALLS, why_unfit
+from embedwatch.observe.observer import EMPTY, MOST_CALLS, why_unfit
 from embedwatch.observe.places import Place
 from embedwatch.observe.pulse import Pulse
 from embedwatch.observe.scopes import Padding, real_rows
@@ -63,12 +64,14 @@ class Share:
     Args:
         rows: the most queries of one look at a site.
         seed: of samples.
+        placed: whether anything in the model holds positions.
         calls: of all sites in a forward pass.
         waiting: bytes that were granted and not given back.
     """
 
     rows: int
     seed: int = 0
+    placed: bool = True
     calls: int = 0
     waiting: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -122,6 +125,8 @@ class AttentionSite(Looks):
     ) -> None:
         self.place, self.kind, self.cross = place, kind, cross
         self.key = next(_keys)
+        self.entered = False
+        """Whether its module was called while attention was looked at, where a hook tells."""
         self._share, self._pulse, self._boundary = share, pulse, boundary
         self._scopes, self._padding = tuple(scopes), padding
         self._pending: list[AttentionSeen] = []
@@ -167,9 +172,9 @@ class AttentionSite(Looks):
             self.seconds += time.thread_time() - began
 
     def _look(self, call: AttentionCall) -> None:
-        self.unfit = why_unfit(call.witness)
         batch, heads, queries, keys = call.shape
-        if self.unfit or not batch * heads * queries * keys:
+        self.unfit = why_unfit(call.witness) or ("" if batch * heads * queries * keys else EMPTY)
+        if self.unfit:
             return
         context, step = self._pulse.context, self._pulse.step
         number = context.calls.get(self.key, 0)
@@ -193,13 +198,11 @@ class AttentionSite(Looks):
         self._keep(number, call, count, count * size)
 
     def _keep(self, number: int, call: AttentionCall, count: int, granted: int) -> None:
-        forward = self._pulse.context.forward
+        forward, share = self._pulse.context.forward, self._share
         try:
-            rows = sample_attention(call, count, forward=forward, seed=self._share.seed, real=self._real(call))
-            event = None
-            if call.device.type == "cuda":
-                event = torch.cuda.Event()
-                event.record()
+            real = self._real(call)
+            rows = sample_attention(call, count, forward=forward, seed=share.seed, real=real, placed=share.placed)
+            event = arrival(call.device)
         except BaseException:
             self._share.give_back(granted)
             raise

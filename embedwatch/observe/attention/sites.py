@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from types import CodeType
 from typing import Literal
 
 from torch import nn
 
 from embedwatch.observe.anatomy import Modules
+from embedwatch.observe.attention.code import INTERFACE, SDPA, Code, code_of
 
 __all__ = ["SiteKind", "SiteModule", "find_sites", "head_size_of", "heads_of", "is_cross", "spread"]
 
@@ -20,7 +19,6 @@ CROSS = re.compile(r"cross|enc(?:oder)?_?(?:dec|attn|att)|encdec|multihead_attn"
 """Names of attention whose keys are another sequence: of transformers, of torch's own decoder layer, and of ours."""
 LAYER = re.compile(r"(?<![^.])\d+(?![^.])")
 """A number in a path: of a layer within its stack."""
-INTERFACE, SDPA = "get_interface", "scaled_dot_product_attention"
 FUSED = (nn.TransformerEncoderLayer,)
 """Layers that leave their fused kernel, and compute something slightly different, when anything inside is hooked."""
 HEADS = ("num_attention_heads", "num_heads", "n_heads", "n_head", "heads", "nhead", "h")
@@ -40,31 +38,40 @@ class SiteModule:
         path: dotted path, empty for the model itself.
         module: the module.
         kind: how it is seen.
+        sure: whether it attends for certain; else it is only made like attention, by a class that says of no heads.
+        bound: names that its code's modules have for what it calls, by module and name.
     """
 
     path: str
     module: nn.Module
     kind: SiteKind
+    sure: bool = True
+    bound: tuple[tuple[str, str], ...] = ()
 
 
 def find_sites(modules: Modules) -> list[SiteModule]:
-    """Return the modules that attend: by what their code calls, or else the innermost that are named after attention.
+    """Return the modules that attend: by what their code calls and how, or else those that are named after attention.
+
+    A module attends that calls one of the functions for it, or that multiplies matrices twice and takes a softmax. One
+    of its name that takes no softmax anywhere is none. Of modules within one another the innermost counts.
 
     Example:
         >>> layer = nn.TransformerDecoderLayer(8, 2)
         >>> [(site.path, site.kind) for site in find_sites(dict(layer.named_modules()))]
         [('self_attn', 'multihead'), ('multihead_attn', 'multihead')]
     """
-    known: dict[type, frozenset[str]] = {}
-    called = {path: known.setdefault(type(module), _called(type(module))) for path, module in modules.items()}
-    found = [path for path, module in modules.items() if _attends(module, called[path])]
+    known: dict[type, Code] = {}
+    codes = {path: code_of(module, known) for path, module in modules.items()}
+    found = [path for path, module in modules.items() if _attends(path, module, modules, codes)]
     sites = []
     for path in found:
-        module = modules[path]
+        module, code = modules[path], codes[path]
         outer = any(other.startswith(f"{path}.") or (not path and other) for other in found)
-        if outer and not called[path] & {INTERFACE, SDPA}:
+        if outer and not code.names & {INTERFACE, SDPA}:
             continue
-        sites.append(SiteModule(path, module, _kind(path, modules, called[path])))
+        kind = _kind(path, modules, code)
+        sure = kind != "own" or bool(code.names & {INTERFACE, SDPA}) or _is_named(module) or bool(heads_of(module))
+        sites.append(SiteModule(path, module, kind, sure, tuple(sorted(code.bound))))
     return sites
 
 
@@ -95,38 +102,27 @@ def _evenly(stack: Sequence[SiteModule], most: int) -> list[SiteModule]:
     return [stack[round(turn * last / (most - 1))] for turn in range(most)]
 
 
-def _attends(module: nn.Module, called: frozenset[str]) -> bool:
-    if isinstance(module, nn.MultiheadAttention) or called & {INTERFACE, SDPA}:
+def _attends(path: str, module: nn.Module, modules: Modules, codes: dict[str, Code]) -> bool:
+    code = codes[path]
+    if isinstance(module, nn.MultiheadAttention) or code.names & {INTERFACE, SDPA}:
         return True
-    named = ATTENTION.search(type(module).__name__) is not None
-    return named and any(True for _ in module.parameters()) and type(module).__module__.split(".")[0] != "torch"
+    if not any(True for _ in module.parameters()) or type(module).__module__.split(".")[0] == "torch":
+        return False
+    if _is_named(module):
+        within = (codes[other] for other in modules if other.startswith(f"{path}.") or (not path and other))
+        return code.may_attend or any(part.may_attend for part in within)
+    return code.multiplies_shares
 
 
-def _kind(path: str, modules: Modules, called: frozenset[str]) -> SiteKind:
+def _is_named(module: nn.Module) -> bool:
+    return ATTENTION.search(type(module).__name__) is not None
+
+
+def _kind(path: str, modules: Modules, code: Code) -> SiteKind:
     if isinstance(modules[path], nn.MultiheadAttention):
         around = modules.get(path.rpartition(".")[0]) if path else None
         return "fused" if isinstance(around, FUSED) else "multihead"
-    return "interface" if INTERFACE in called and SDPA not in called else "own"
-
-
-def _called(kind: type) -> frozenset[str]:
-    """Return the names that the code of a class and of its ancestors uses, down to torch's and a library's base."""
-    names: set[str] = set()
-    for each in kind.__mro__:
-        home = each.__module__
-        if home.startswith("torch.") or home in ("builtins", "transformers.modeling_utils"):
-            continue
-        for function in vars(each).values():
-            code = getattr(inspect.unwrap(function), "__code__", None) if inspect.isfunction(function) else None
-            names.update(_names(code) if isinstance(code, CodeType) else ())
-    return frozenset(names)
-
-
-def _names(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _names(constant)
+    return "interface" if INTERFACE in code.names and SDPA not in code.names else "own"
 
 
 def is_cross(site: SiteModule) -> bool:
