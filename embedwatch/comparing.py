@@ -1,31 +1,33 @@
-"""The comparison of two sources: the first is the reference, the second is judged against it."""
+"""The comparison of rows with a reference: a saved one, or one that is fitted on the way."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from embedwatch.batch import VectorBatch
 from embedwatch.checks.drift import LEVEL
-from embedwatch.checks.drift import Drift as DriftCheck
 from embedwatch.core.boundary import Boundary, OnError
+from embedwatch.core.check import Check
 from embedwatch.core.errors import InputError, UsageError
 from embedwatch.core.exhibit import NO_ID, Exhibit
+from embedwatch.core.registry import registered
 from embedwatch.core.snapshot import Snapshot, Space
 from embedwatch.core.source import Source
 from embedwatch.core.verdict import STATUSES, Status, Verdict, worst
+from embedwatch.geometry.truncation import looks_leading
 from embedwatch.judging import Judge
-from embedwatch.sources import open_source
-from embedwatch.stats.drift import Drift
+from embedwatch.reading import PEEK_ROWS, Given, Progress, RowReader, coarser, open_rows
+from embedwatch.references import Reference, is_reference, load_reference
+from embedwatch.references.creating import reference_of
+from embedwatch.segmenting import Segmented, compare_segments
+from embedwatch.stats.validity import Validity
 from embedwatch.window import Window
 
 __all__ = ["COMPARISON_SCHEMA", "Comparison", "Side", "compare"]
@@ -37,14 +39,10 @@ LEAST_LEVEL = 0.0005
 FINE_LEVEL = 0.005
 PERMUTATIONS, MANY_PERMUTATIONS = 999, 9_999
 """Labellings that are tried: the smallest p-value, four times their inverse, must lie below the level."""
-LEAST_REFERENCE = 200
-"""Rows of a reference: half of them fit, and ten blocks of ten calibrate."""
-COARSER = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
-UNIT_LENGTH = 2e-3
-"""Norms within this of 1 are those of normalised rows, also in half precision."""
-PEEK_ROWS = 256
-"""Rows that are read first, to see what both are."""
-Progress = Callable[[str, "int | None"], AbstractContextManager[Callable[[int], None]]]
+LEVELLED = ("drift", "what_changed")
+"""Checks that take the level."""
+MANY_LOST = 0.01
+"""Share of rows with NaN or Inf from which a reader is told."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +71,7 @@ class Comparison:
         level: share of healthy pairs that may be called different.
         seconds: that it took.
         errors: exceptions of ours that were counted: (stage, name, number).
+        segmented: the comparisons of segments, where it was asked for; the whole then has the old shares of these.
     """
 
     reference: Side
@@ -82,15 +81,22 @@ class Comparison:
     level: float
     seconds: float
     errors: tuple[tuple[str, str, int], ...] = ()
+    segmented: Segmented | None = None
+
+    @property
+    def all_verdicts(self) -> tuple[Verdict, ...]:
+        """The verdicts of the whole, then those of segments."""
+        parts = () if self.segmented is None else self.segmented.segments.values()
+        return (*self.verdicts, *(verdict for part in parts for verdict in part.verdicts))
 
     @property
     def status(self) -> Status:
-        """The gravest verdict; `unknown` where nothing could be judged."""
-        return worst([verdict.status for verdict in self.verdicts if verdict.status != "unknown"])
+        """The gravest verdict, segments too; `unknown` where nothing could be judged."""
+        return worst([verdict.status for verdict in self.all_verdicts if verdict.status != "unknown"])
 
     def counts(self) -> dict[str, int]:
-        """Return the number of verdicts by status."""
-        found = Counter(verdict.status for verdict in self.verdicts)
+        """Return the number of verdicts by status, segments too."""
+        found = Counter(verdict.status for verdict in self.all_verdicts)
         return {status: found[status] for status in reversed(STATUSES)}
 
     def to_json(self) -> dict[str, Any]:
@@ -106,18 +112,27 @@ class Comparison:
             "exhibits": [exhibit.to_json() for exhibit in self.exhibits],
             "errors": [{"stage": stage, "name": name, "count": count} for stage, name, count in self.errors],
             "seconds": self.seconds,
+            **({} if self.segmented is None else self._segments()),
         }
+
+    def _segments(self) -> dict[str, Any]:
+        found = self.segmented
+        if found is None:
+            return {}
+        parts = {name: part.to_json() for name, part in found.segments.items()}
+        return {"by": found.by, "segments": parts, "left_out": dict(found.left_out)}
 
 
 def compare(
-    a: str | os.PathLike[str] | Source,
-    b: str | os.PathLike[str] | Source,
+    a: Given | Reference,
+    b: Given,
     *,
     model: str | os.PathLike[str] | None = None,
     kind: str | None = None,
     select: str | None = None,
     pooling: str | None = None,
     prefix: str | None = None,
+    by: str | None = None,
     level: float = LEVEL,
     seed: int = 0,
     progress: Progress | None = None,
@@ -129,14 +144,16 @@ def compare(
     than that. The first half of `a` fits what the second half and `b` are measured by.
 
     Args:
-        a: the reference: a path that `audit` takes, or a Source.
+        a: the reference: a saved one, or rows: a path that `audit` takes, or a Source.
         b: what is compared with it, opened the same way.
         model: a model that encodes both, which are then files with one text a line.
         kind: kind of both inputs, where a path is ambiguous.
         select: array, tensor or column to read, where a file holds several.
         pooling: how token vectors become one, with `model`; the model's own by default.
         prefix: put before each text, with `model`; the model's own by default.
-        level: share of healthy pairs that may be called different.
+        by: column with the segment of each row: each segment is compared by itself, their mix too, and the whole at the
+            shares of segments that `a` has.
+        level: share of healthy pairs that may be called different; by segments it is that of all of them together.
         seed: of the permutations.
         progress: shows rows done.
         on_error: what happens to exceptions of a Statistic or Check.
@@ -154,161 +171,135 @@ def compare(
         ...     compare(*paths).status
         'ok'
     """
-    if not LEAST_LEVEL <= level < 1:
-        raise UsageError(f"`level` must be from {LEAST_LEVEL:g} to 1, got {level:g}; 0.01 is usual")
+    if isinstance(level, bool) or not isinstance(level, int | float) or not LEAST_LEVEL <= level < 1:
+        raise UsageError(f"`level` must be a number from {LEAST_LEVEL:g} to 1, got {level!r}; 0.01 is usual")
     started = time.perf_counter()
-    show = progress or _silent
-    left, right = (
-        _Reader(name, source, show) for name, source in _opened((a, b), model, kind, select, pooling, prefix)
-    )
-    _agree(left, right)
     boundary = Boundary(on_error=on_error)
-    window = _window(left, right, boundary, level, seed)
-    snapshot = _snapshot(window, left, right)
-    verdicts = Judge([DriftCheck(level=level)], boundary=boundary).judge(snapshot)
-    exhibits = tuple(_named(exhibit, left.source, right.source) for exhibit in window.exhibits())
+    saved = _saved(a)
+    if by is not None:
+        if saved is not None or isinstance(a, Reference) or model is not None:
+            what = "a saved reference, which has no segments" if model is None else "`model`, which reads texts"
+            raise UsageError(f"`by` must be left out with {what}, got {by!r}; give vectors with a column of segments")
+        pair = open_rows([a, b], kind=kind, select=select, labels=by)
+        _check_pair(*(RowReader(name, source) for name, source in pair))
+
+        def part(left: Source, right: Source, at: float) -> Comparison:
+            rest = {"seed": seed, "progress": progress, "on_error": on_error}
+            return compare(left, right, level=max(LEAST_LEVEL, at), **rest)  # type: ignore[arg-type]
+
+        tries = PERMUTATIONS if level >= FINE_LEVEL else MANY_PERMUTATIONS
+        found = compare_segments(pair, by, part, level=level, permutations=tries, seed=seed)
+        return replace(found, seconds=time.perf_counter() - started)
+    given: list[Given] = [b] if saved is not None or isinstance(a, Reference) else [a, b]
+    opened = open_rows(given, model=model, kind=kind, select=select, pooling=pooling, prefix=prefix)
+    *first, right = (RowReader(name, source, progress) for name, source in opened)
+    if saved is None:
+        (left,) = first
+        _check_pair(left, right)
+        left.cast = right.cast = coarser(left.dtype, right.dtype)
+        stored = str(left.dtype).removeprefix("torch.")
+        reference, same = reference_of([left], boundary=boundary), left
+    else:
+        reference, same, stored = saved, None, saved.origin.dtype
+        reference.check_dimension(right.dimension, right.name)
+        right.cast = coarser(right.dtype, getattr(torch, saved.origin.dtype, None))
+    window = _window(reference, right, boundary, level, seed)
+    snapshot = _snapshot(window, reference, right, (*_remarks(reference, right, same, stored), *right.source.notes))
+    verdicts = Judge([_made(check, level) for check in _checks(window)], boundary=boundary).judge(snapshot)
+    exhibits = tuple(_named(exhibit, reference, right) for exhibit in window.exhibits())
     errors = tuple((stage, name, count) for (stage, name), count in boundary.errors.items())
     taken = time.perf_counter() - started
-    return Comparison(left.side(), snapshot, tuple(verdicts), exhibits, level, taken, errors)
+    origin = reference.origin
+    side = Side(", ".join(part.label for part in origin.parts), origin.rows, origin.parts[0].fingerprint, origin.notes)
+    return Comparison(side, snapshot, tuple(verdicts), exhibits, level, taken, errors)
 
 
-class _Reader:
-    """Reads one source, and keeps in mind what it read."""
-
-    def __init__(self, name: str, source: Source, progress: Progress) -> None:
-        self.name, self.source = name, source
-        self._progress = progress
-        first = next(iter(source.batches(min(source.batch_rows, PEEK_ROWS))), None)
-        self.dtype = None if first is None else first.rows.dtype
-        self.dimension: int | None = source.dimension if first is None else first.dimension
-        self.is_unit = first is not None and bool(((first.clean.norms - 1).abs() < UNIT_LENGTH).all())
-        self.cast: torch.dtype | None = None
-        self.rows, self.content = 0, 0
-
-    def count(self) -> int:
-        """Return the number of rows, known or counted."""
-        if self.source.rows is not None:
-            return self.source.rows
-        return sum(len(batch) for batch in self.source.batches(self.source.batch_rows))
-
-    def batches(self) -> Iterator[VectorBatch]:
-        """Yield the rows in the type in which both are compared."""
-        self.rows, self.content = 0, 0
-        with self._progress(f"{self.name}/{self.source.place}", self.source.rows) as advance:
-            for batch in self.source.batches(self.source.batch_rows):
-                cast = batch if self.cast is None else replace(batch, rows=_cast(batch.rows, self.cast))
-                self.rows += len(batch)
-                self.content = (self.content + int(cast.content.sum())) % 2**64
-                yield cast
-                advance(self.rows)
-
-    def side(self) -> Side:
-        """Return what was read."""
-        return Side(self.name, self.rows, self.source.fingerprint(), self.source.notes)
+def _saved(a: Given | Reference) -> Reference | None:
+    if isinstance(a, Reference):
+        return a
+    return load_reference(Path(a)) if isinstance(a, str | os.PathLike) and is_reference(Path(a)) else None
 
 
-def _cast(rows: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return rows in another type, at its largest number where they exceed it."""
-    largest = torch.finfo(dtype).max
-    return torch.where(rows.isinf(), rows, rows.clamp(-largest, largest)).to(dtype)
-
-
-def _opened(
-    given: Sequence[str | os.PathLike[str] | Source],
-    model: str | os.PathLike[str] | None,
-    kind: str | None,
-    select: str | None,
-    pooling: str | None,
-    prefix: str | None,
-) -> list[tuple[str, Source]]:
-    """Return both sources with the names that people have for them."""
-    if model is None:
-        for name, value in (("pooling", pooling), ("prefix", prefix)):
-            if value is not None:
-                raise UsageError(f"`{name}` must come with `model`, got {value!r} alone; name the model that encodes")
-        sources = [each if isinstance(each, Source) else open_source(each, kind, select=select) for each in given]
-        return [(source.label, source) for source in sources]
-    for name, value in (("kind", kind), ("select", select)):
-        if value is not None:
-            raise UsageError(f"`{name}` must be left out with `model`, which reads texts, got {value!r}; drop it")
-    from embedwatch.loading import load_subject
-    from embedwatch.sources.subject import EncodedTexts
-
-    subject = load_subject(Path(model))
-    found: list[tuple[str, Source]] = []
-    for each in given:
-        if isinstance(each, Source):
-            raise UsageError(f"`a` and `b` must be files of texts with `model`, got {each.label}; name their paths")
-        found.append((Path(each).name, EncodedTexts(subject, Path(each), pooling=pooling, prefix=prefix)))
-    return found
-
-
-def _agree(left: _Reader, right: _Reader) -> None:
-    """Refuse another dimension, and bring both to the coarser type: what rounding did is no drift."""
+def _check_pair(left: RowReader, right: RowReader) -> None:
     if None not in (left.dimension, right.dimension) and left.dimension != right.dimension:
         raise InputError(
             f"`b` must have {left.dimension} dimensions like {left.name}, got {right.dimension} in {right.name}; "
-            "vectors of two models do not compare"
+            f"{_why_shorter(left, right)}"
         )
-    if left.dtype is not None and right.dtype is not None and left.dtype != right.dtype:
-        coarser = min(left.dtype, right.dtype, key=COARSER.index)
-        left.cast = right.cast = coarser
 
 
-def _window(left: _Reader, right: _Reader, boundary: Boundary, level: float, seed: int) -> Window:
-    """Fit on the one, and measure the other."""
-    total = left.count()
-    if total < LEAST_REFERENCE:
-        raise InputError(
-            f"`a` must have at least {LEAST_REFERENCE} rows to be a reference, got {total:,} in {left.name}; add rows"
+def _why_shorter(left: RowReader, right: RowReader) -> str:
+    """Return what to do about another dimension: where the leading ones were kept, that is said."""
+    sources = [reader.source for reader in (left, right)]
+    first = [next(iter(source.batches(min(source.batch_rows, PEEK_ROWS))), None) for source in sources]
+    if first[0] is not None and first[1] is not None and looks_leading(first[0].clean.rows, first[1].clean.rows):
+        return (
+            f"{right.name} looks like the first {right.dimension} of {left.dimension} dimensions: restore the others, "
+            "or cut both alike"
         )
-    frozen = Drift.fit(left.batches(), rows=total)
+    return "vectors of two models do not compare"
+
+
+def _window(reference: Reference, right: RowReader, boundary: Boundary, level: float, seed: int) -> Window:
+    """Measure the rows that are compared."""
     permutations = PERMUTATIONS if level >= FINE_LEVEL else MANY_PERMUTATIONS
-    window = Window([Drift(frozen=frozen, permutations=permutations, seed=seed)], boundary=boundary)
+    compared = reference.statistics(settings={"drift": {"permutations": permutations, "seed": seed}})
+    window = Window([*compared, Validity()], boundary=boundary)
     for batch in right.batches():
         window.update(batch)
     window.close(time.time())
     return window
 
 
-def _snapshot(window: Window, left: _Reader, right: _Reader) -> Snapshot:
+def _checks(window: Window) -> list[type[Check]]:
+    """Return the checks that read what is compared, and nothing else."""
+    shown = {metric.name for statistic in window.statistics.values() for metric in statistic.metrics}
+    return [check for check in registered(Check).values() if check.reads and shown.issuperset(check.reads)]
+
+
+def _made(check: type[Check], level: float) -> Check:
+    return check(level=level) if check.name in LEVELLED else check()  # type: ignore[call-arg]
+
+
+def _snapshot(window: Window, reference: Reference, right: RowReader, notes: tuple[str, ...]) -> Snapshot:
     source = right.source
     expected = window.rows if source.rows is None else source.rows
     return window.snapshot(
         Space(source.label, source.place),
         fingerprint=source.fingerprint(),
-        coverage={"rows_expected": expected, "rows_read": window.rows, "reference_rows": left.rows},
-        notes=(*_remarks(left, right), *source.notes),
+        coverage={"rows_expected": expected, "rows_read": window.rows, "reference_rows": reference.origin.rows},
+        notes=notes,
         role=source.role,
     )
 
 
-def _remarks(left: _Reader, right: _Reader) -> Iterator[str]:
+def _remarks(reference: Reference, right: RowReader, left: RowReader | None, stored: str) -> Iterator[str]:
     """Yield what a reader of the numbers must know about both."""
-    yield f"{right.name} is compared with {left.name}: {left.rows:,} rows, fingerprint {left.source.fingerprint()[:8]}"
-    if (left.rows, left.content) == (right.rows, right.content):
+    origin = reference.origin
+    name = ", ".join(part.label for part in origin.parts)
+    yield f"{right.name} is compared with {name}: {origin.rows:,} rows, fingerprint {origin.parts[0].fingerprint[:8]}"
+    if left is not None and (left.rows, left.content) == (right.rows, right.content):
         yield "both hold the same rows, bit for bit"
-    if left.cast is not None:
-        types = [str(each.dtype).removeprefix("torch.") for each in (left, right)]
-        yield f"stored as {types[0]} and {types[1]}: both are compared as {str(left.cast).removeprefix('torch.')}"
-    if left.is_unit != right.is_unit and left.rows and right.rows:
-        unit, other = (left.name, right.name) if left.is_unit else (right.name, left.name)
+    found = str(right.dtype).removeprefix("torch.")
+    if right.dtype is not None and stored != found:
+        cast = str(right.cast).removeprefix("torch.")
+        told = "rounding may show" if left is None else f"both are compared as {cast}"
+        yield f"stored as {stored} and {found}: {told}"
+    for reader in (left, right):
+        if reader is not None and reader.nonfinite > MANY_LOST * reader.rows:
+            yield f"{reader.nonfinite:,} of {reader.rows:,} rows of {reader.name} hold NaN or Inf and are left out"
+    if right.is_unit is not None and origin.is_unit != right.is_unit:
+        unit, other = (name, right.name) if origin.is_unit else (right.name, name)
         yield f"rows of {unit} have length 1 and those of {other} do not: normalise both, or neither"
 
 
-def _named(exhibit: Exhibit, left: Source, right: Source) -> Exhibit:
+def _named(exhibit: Exhibit, reference: Reference, right: RowReader) -> Exhibit:
     """Return an exhibit with the names that each source has for its rows."""
     if "reference_row" not in exhibit.columns:
-        return exhibit.with_names(right.names)
+        return exhibit.with_names(right.source.names)
     place = exhibit.columns.index("reference_row")
     numbers = sorted({int(row[place] or 0) for row in exhibit.rows if row[place] != NO_ID})
-    names: dict[Any, str] = dict(zip(numbers, left.names(numbers), strict=True))
+    names: dict[Any, str] = dict(zip(numbers, reference.names(numbers), strict=True))
     if all(name == str(number) for number, name in names.items()):
         return exhibit
     return exhibit.with_column(place + 1, "name", [names.get(row[place]) for row in exhibit.rows])
-
-
-@contextmanager
-def _silent(description: str, rows: int | None) -> Iterator[Callable[[int], None]]:
-    del description, rows
-    yield lambda done: None

@@ -5,40 +5,56 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from embedwatch.batch import VectorBatch
+from embedwatch.calibration import USUAL_BUDGET
 from embedwatch.core.boundary import Boundary
+from embedwatch.core.check import Check
 from embedwatch.core.measurement import Measurement, Metric
+from embedwatch.core.registry import registered
 from embedwatch.core.snapshot import Provenance, Snapshot, Space
 from embedwatch.core.statistic import Statistic
 from embedwatch.core.verdict import Status, Verdict
 from embedwatch.course import Course, Judgement
 from embedwatch.course_maker import CourseMaker
-from embedwatch.daemon.slots import Entry, Layout
+from embedwatch.daemon.gathered import Gathered, compared_names
+from embedwatch.daemon.slots import Content, Entry, Layout
 from embedwatch.daemon.store import Kept, Saved, VerdictState
 from embedwatch.parcels import Parcel, open_batch, open_more, open_snapshot, open_window, parcel_of_window
+from embedwatch.references import Reference
+from embedwatch.references.beside import ReferenceOf
 from embedwatch.window import Window
 
-__all__ = ["Account", "Accounts", "layout_of", "opened"]
+__all__ = ["Account", "Accounts", "Opened", "layout_of", "opened"]
 
 OURSELVES = "daemon"
 """Sender of the windows that are saved."""
-MOST_NOTES = 20
-"""Sentences about one window that are kept."""
-SEVERAL = "Senders with different fingerprints are in this window."
 MOST_OWED = 20
 """Closed windows of a Space that wait for a disk that takes nothing; of more, the oldest are not kept."""
 
 
 def layout_of(window: Window) -> Layout:
-    """Return what has to be equal for windows to be merged: names and settings of the statistics."""
-    statistics = window.statistics.items()
-    return frozenset((name, json.dumps(each.settings(), sort_keys=True, default=str)) for name, each in statistics)
+    """Return what has to be equal for windows to be merged: names and settings of the statistics.
+
+    Those that compare with a reference are not among them: they are left out where windows of others join.
+    """
+    plain = [(name, each) for name, each in window.statistics.items() if not each.needs_reference]
+    return frozenset((name, json.dumps(each.settings(), sort_keys=True, default=str)) for name, each in plain)
 
 
-def opened(parcel: Parcel, boundary: Boundary) -> VectorBatch | Window | Snapshot:
+class Opened(NamedTuple):
+    """What a parcel holds; of a window also its layout, and the measurements that no Statistic delivers."""
+
+    content: Content
+    layout: Layout | None = None
+    more: tuple[Measurement, ...] = ()
+
+
+def opened(parcel: Parcel, boundary: Boundary) -> Opened:
     """Return what a parcel holds.
 
     Raises:
@@ -46,43 +62,11 @@ def opened(parcel: Parcel, boundary: Boundary) -> VectorBatch | Window | Snapsho
         MergeError: if a state does not fit its Statistic.
     """
     if parcel.kind == "rows":
-        return open_batch(parcel)
-    if parcel.kind == "state":
-        return open_window(parcel, boundary)
-    return open_snapshot(parcel)
-
-
-@dataclass
-class _Gathered:
-    """What the parcels of a window say about where it comes from."""
-
-    step: int | None = None
-    fingerprint: str = ""
-    coverage: Counter[str] = field(default_factory=Counter)
-    notes: dict[str, None] = field(default_factory=dict)
-    more: tuple[Measurement, ...] = ()
-    """What no Statistic delivers: of the sender that came last, since it cannot be merged."""
-
-    def add(self, parcel: Parcel) -> None:
-        steps = [step for step in (self.step, parcel.step) if step is not None]
-        self.step = max(steps, default=None)
-        if self.fingerprint and parcel.fingerprint not in ("", self.fingerprint):
-            self.notes[SEVERAL] = None
-        self.fingerprint = parcel.fingerprint or self.fingerprint
-        self.coverage.update(parcel.coverage)
-        for note in parcel.notes:
-            if len(self.notes) < MOST_NOTES:
-                self.notes[note] = None
-        if parcel.kind == "state":
-            self.more = open_more(parcel) or self.more
-
-    def provenance(self) -> dict[str, Any]:
-        return {
-            "step": self.step,
-            "fingerprint": self.fingerprint,
-            "coverage": dict(self.coverage),
-            "notes": tuple(self.notes),
-        }
+        return Opened(open_batch(parcel))
+    if parcel.kind == "snapshot":
+        return Opened(open_snapshot(parcel))
+    window = open_window(parcel, boundary)
+    return Opened(window, layout_of(window), open_more(parcel))
 
 
 class Account:
@@ -103,7 +87,9 @@ class Account:
         """Check to its status, and since when it has had it."""
         self.owed = 0
         """Bytes in the inbox of the store that are in the window already."""
-        self._gathered = _Gathered()
+        self.judged_by: dict[str, str] = {}
+        """Check to the fingerprint of the reference that its last verdict rests on, where it rests on one."""
+        self._gathered = Gathered()
         self._entries: list[int] = []
         self._unsaved: list[Judgement] = []
         self._errors: Counter[tuple[str, str]] = Counter()
@@ -112,6 +98,12 @@ class Account:
     def dirty(self) -> bool:
         """Whether the store lacks anything."""
         return bool(self._entries or self._unsaved)
+
+    @property
+    def compared(self) -> bool:
+        """Whether its rows are compared with a reference, here or where they come from."""
+        last = self.course.last
+        return self.course.beside() is not None or (last is not None and bool(last.snapshot.provenance.reference))
 
     def apply_all(self, entries: Sequence[Entry]) -> list[Judgement]:
         """Take parcels into the open window, and return the judgements of Snapshots among them."""
@@ -134,21 +126,19 @@ class Account:
         if isinstance(content, Snapshot):
             return self.publish(content)
         with self.boundary.guard("window", "parcel"):
-            self._gathered.add(entry.parcel)
+            self._gathered.add(entry.parcel, entry.more)
             if isinstance(content, VectorBatch):
                 self.course.update(content)
-            elif self.course.window.rows:
-                self.course.window.merge(content)
             else:
-                self.course.window = content
+                self.course.merge(content)
         return None
 
     def close(self, ended: float) -> Judgement | None:
         """Close the window, measure and judge it; `None` where it holds nothing."""
         if not self.course.window.rows:
             return None
-        gathered, self._gathered = self._gathered, _Gathered()
-        return self._judged(lambda: self.course.close(ended, more=gathered.more, **gathered.provenance()))
+        gathered, self._gathered = self._gathered, Gathered()
+        return self._judged(lambda: self.course.close(ended, more=gathered.told(), **gathered.closing()))
 
     def _judged(self, judge: Callable[[], Judgement | None]) -> Judgement | None:
         judgement = None
@@ -158,11 +148,13 @@ class Account:
             judgement = replace(judgement, window=None)  # a disk that takes nothing must not keep closed windows here
             self.fresh = True
             self.windows += 1
-            self._date(judgement.verdicts, judgement.snapshot.provenance.time)
+            self._date(judgement.verdicts, judgement.snapshot)
             self._unsaved = [*self._unsaved, judgement][-MOST_OWED:]
         return judgement
 
-    def _date(self, verdicts: Sequence[Verdict], time: float) -> None:
+    def _date(self, verdicts: Sequence[Verdict], snapshot: Snapshot) -> None:
+        time, comparing = snapshot.provenance.time, _comparing()
+        self.judged_by = {each.check: snapshot.provenance.reference for each in verdicts if each.check in comparing}
         for verdict in verdicts:
             status, since = self.since.get(verdict.check, (None, time))
             self.since[verdict.check] = (verdict.status, since if status == verdict.status else time)
@@ -176,12 +168,21 @@ class Account:
             self._packed(window) if window.rows else None,
             tuple(self._entries),
             [judgement.snapshot.to_json() for judgement in self._unsaved],
-            [VerdictState(each.check, self.since[each.check][1], each.to_json()) for each in last],
+            [self._state(verdict) for verdict in last],
         )
+
+    def _state(self, verdict: Verdict) -> VerdictState:
+        since, mark = self.since[verdict.check][1], self.judged_by.get(verdict.check, "")
+        return VerdictState(verdict.check, since, verdict.to_json(), mark)
 
     def _packed(self, window: Window) -> bytes:
         provenance = Provenance(
-            window.started, window.rows, window.dimension, role=self.course.role, **self._gathered.provenance()
+            window.started,
+            window.rows,
+            window.dimension,
+            role=self.course.role,
+            reference=self._gathered.reference,
+            **self._gathered.provenance(),
         )
         snapshot = Snapshot(self.course.space, self._gathered.more, provenance)
         return parcel_of_window(window, snapshot, sender=OURSELVES, number=0).to_bytes()
@@ -201,10 +202,14 @@ class Account:
                 done += 1
         verdicts: list[Verdict] = []
         for state in kept.verdicts:
+            if self._is_of_another(state.reference):
+                continue
             tried += 1
             with self.boundary.guard("restore", "verdict"):
                 verdicts.append(Verdict.from_json(state.verdict))
                 self.since[state.name] = (verdicts[-1].status, state.since)
+                if state.reference:
+                    self.judged_by[state.name] = state.reference
                 done += 1
         if len(self.course.history):
             self.course.last = Judgement(list(self.course.history)[-1], tuple(verdicts), ())
@@ -213,9 +218,14 @@ class Account:
             with self.boundary.guard("restore", "window"):
                 parcel = Parcel.from_bytes(kept.window)
                 self.course.window = open_window(parcel, self.boundary)
-                self._gathered.add(parcel)
+                self._gathered.add(parcel, open_more(parcel))
                 done += 1
         return tried - done
+
+    def _is_of_another(self, mark: str) -> bool:
+        """Return whether a verdict rests on another reference than the one that rows are compared with now."""
+        beside = self.course.beside()
+        return bool(mark) and beside is not None and beside.reference.fingerprint != mark
 
     def new_errors(self) -> Counter[tuple[str, str]]:
         """Return the exceptions since the last time, by (stage, name)."""
@@ -237,6 +247,7 @@ class Account:
             "rows": 0 if last is None else last.snapshot.provenance.rows,
             "step": None if last is None else last.snapshot.provenance.step,
             "counts": {} if last is None else dict(Counter(verdict.status for verdict in last.verdicts)),
+            "reference": self._reference(),
         }
         if whole and last is not None:
             found["snapshot"] = last.snapshot.to_json()
@@ -244,14 +255,31 @@ class Account:
             found["exhibits"] = [exhibit.to_json() for exhibit in last.exhibits]
         return found
 
+    def _reference(self) -> dict[str, Any] | None:
+        """Return what the next rows are compared with."""
+        beside = self.course.beside()
+        if beside is None:
+            return None
+        origin = beside.reference.origin
+        return {"fingerprint": beside.reference.fingerprint, "rows": origin.rows, "created": origin.created}
+
     def verdicts(self) -> list[dict[str, Any]]:
-        """Return the last verdicts in plain JSON types, each with since when it is so, and when it was judged."""
+        """Return the last verdicts in plain JSON types.
+
+        Each has since when it is so, when it was judged, and by which reference, where it rests on one.
+        """
         last = self.course.last
         if last is None:
             return []
         time = last.snapshot.provenance.time
         return [
-            {**verdict.to_json(), "since": self.since[verdict.check][1], "time": time, "fresh": self.fresh}
+            {
+                **verdict.to_json(),
+                "since": self.since[verdict.check][1],
+                "time": time,
+                "fresh": self.fresh,
+                **({"reference": mark} if (mark := self.judged_by.get(verdict.check)) else {}),
+            }
             for verdict in last.verdicts
         ]
 
@@ -261,18 +289,31 @@ class Accounts:
 
     Args:
         only, skip: what to measure and ask.
+        reference_of: what the rows of a Space are compared with.
+        alarms: false alarms that are accepted over time.
+        compared: returns how many Spaces share them now.
     """
 
-    def __init__(self, *, only: Sequence[str] = (), skip: Sequence[str] = ()) -> None:
-        self._maker = CourseMaker(only=only, skip=skip)
+    def __init__(
+        self,
+        *,
+        only: Sequence[str] = (),
+        skip: Sequence[str] = (),
+        reference_of: ReferenceOf | None = None,
+        alarms: str = USUAL_BUDGET,
+        compared: Callable[[], int] = lambda: 1,
+    ) -> None:
+        self._maker = CourseMaker(only=only, skip=skip, reference_of=reference_of, alarms=alarms, compared=compared)
         self._empty: dict[str, list[Statistic[Any]]] = {}
         """Role to statistics that say how much they can come to take."""
+        self._comparing: WeakKeyDictionary[Reference, list[Statistic[Any]]] = WeakKeyDictionary()
+        """The same of those that compare with a reference."""
 
     def make(self, space: Space, role: str) -> Account:
         """Return the Account of a Space that has nothing yet."""
         return Account(self._maker.make(space, role, Boundary()))
 
-    def window_bytes(self, role: str, content: VectorBatch | Window | Snapshot) -> int:
+    def window_bytes(self, space: Space, role: str, content: Content) -> int:
         """Return the bytes that a window can come to take that holds this; 0 for a Snapshot, which needs none."""
         if isinstance(content, Snapshot):
             return 0
@@ -281,12 +322,27 @@ class Accounts:
         else:
             if role not in self._empty:
                 self._empty[role] = self._maker.statistics(role)
-            statistics = self._empty[role]
+            statistics = [*self._empty[role], *self._compared(space, role, content.dimension)]
         return sum(statistic.memory(content.dimension or 1) for statistic in statistics)
+
+    def _compared(self, space: Space, role: str, dimension: int) -> list[Statistic[Any]]:
+        """Return what compares rows of this dimension."""
+        beside = self._maker.beside(space, role)
+        if beside is None or not beside.fits(dimension):
+            return []
+        if beside.reference not in self._comparing:
+            self._comparing[beside.reference] = beside.statistics()
+        return self._comparing[beside.reference]
 
     def layout(self, role: str) -> Layout:
         """Return the layout of windows that begin with rows."""
         return layout_of(Window(self._maker.statistics(role)))
+
+
+@lru_cache(maxsize=1)
+def _comparing() -> frozenset[str]:
+    """Return the checks whose verdict rests on a reference."""
+    return frozenset(name for name, check in registered(Check).items() if compared_names().intersection(check.reads))
 
 
 def _lean(snapshot: Snapshot, metrics: dict[Metric, Metric]) -> Snapshot:

@@ -11,16 +11,31 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainSerializer,
+    StrictBool,
+    StrictInt,
     WithJsonSchema,
     model_validator,
 )
 from pydantic.json_schema import GenerateJsonSchema
 
+from embedwatch.calibration import USUAL_BUDGET, Budget
 from embedwatch.core.errors import UsageError
 from embedwatch.daemon.heart_settings import PENDING_BYTES, SLOT_BYTES, WINDOW_BYTES
 from embedwatch.daemon.units import Address, duration, duration_text, size, size_text
 
-__all__ = ["DEFAULT_ADDRESS", "Auth", "Config", "Evaluation", "Log", "Source", "Storage", "Tls", "Web", "config_schema"]
+__all__ = [
+    "DEFAULT_ADDRESS",
+    "Auth",
+    "Config",
+    "Evaluation",
+    "Log",
+    "ReferenceFolder",
+    "Source",
+    "Storage",
+    "Tls",
+    "Web",
+    "config_schema",
+]
 
 DEFAULT_ADDRESS = "127.0.0.1:9477"
 """A port that no exporter in Prometheus' list of allocations has; it is not registered there."""
@@ -28,6 +43,7 @@ DEFAULT_STORAGE = Path("embedwatch-data")
 NAME = r"^[^\s/][^\r\n\t]{0,199}$"
 DURATION = r"^(?=.)(\d+w)?(\d+d)?(\d+h)?(\d+m)?(\d+s)?(\d+ms)?$"
 SIZE = r"^\d+ ?(B|KiB|MiB|GiB|kB|MB|GB)$"
+ALARMS = r"^\d+(\.\d+)? +per +\d+(\.\d+)?[mhdw]$"
 SHORTEST, LONGEST = 0.1, 31_536_000.0
 """Bounds of every duration, in seconds: a tenth, and a year."""
 LEAST_SIZE, LARGEST_SIZE = 1 << 10, 1 << 40
@@ -52,9 +68,31 @@ def _size(given: Any) -> int:
     return count
 
 
-def _address(given: Any) -> Any:
+def _address(given: Any) -> str:
     """Read an address; a port alone may be a number."""
-    return str(Address.read(str(given))) if isinstance(given, int | str) and not isinstance(given, bool) else given
+    if isinstance(given, bool) or not isinstance(given, int | str):
+        got = str(given)[:60]
+        raise UsageError(f"an address must be [HOST:]PORT or unix:PATH, got {got}; write 127.0.0.1:9477 or [::1]:9477")
+    return str(Address.read(str(given)))
+
+
+def _path(given: Any) -> Path:
+    """Read a path; an empty one would be the folder that one happens to be in."""
+    if isinstance(given, Path):
+        return given
+    if not isinstance(given, str) or not given or "\0" in given:
+        got = "true" if given is True else "false" if given is False else "nothing" if given is None else repr(given)
+        raise UsageError(f"must be a path, got {got[:60]}; write it as text")
+    return Path(given)
+
+
+def _alarms(given: Any) -> str:
+    """Read how many false alarms are accepted; what is wrong is told without a name, which its key is."""
+    try:
+        Budget.parse(given)
+    except UsageError as error:
+        raise UsageError(str(error).partition("` ")[2]) from error
+    return str(given)
 
 
 Duration = Annotated[
@@ -70,6 +108,8 @@ Size = Annotated[
     WithJsonSchema({"type": "string", "pattern": SIZE}),
 ]
 Listen = Annotated[str, BeforeValidator(_address)]
+Alarms = Annotated[str, BeforeValidator(_alarms), WithJsonSchema({"type": "string", "pattern": ALARMS})]
+File = Annotated[Path, BeforeValidator(_path)]
 
 
 class _Section(BaseModel):
@@ -79,20 +119,20 @@ class _Section(BaseModel):
 class Tls(_Section):
     """Certificates; read again on reload, so that they can be renewed."""
 
-    cert_file: Path
+    cert_file: File
     """PEM with the certificate of the server and those above it."""
-    key_file: Path
+    key_file: File
     """PEM with its private key, without a password."""
-    client_ca_file: Path | None = None
+    client_ca_file: File | None = None
     """PEM with the authorities whose clients are let in; without it, clients need no certificate."""
 
 
 class Auth(_Section):
     """Who may read and send. Secrets stand in files of their own, never here."""
 
-    token_file: Path | None = None
+    token_file: File | None = None
     """One bearer token a line; several let you change a token without a gap."""
-    users_file: Path | None = None
+    users_file: File | None = None
     """One `name:bcrypt-hash` a line, as `htpasswd -B` writes them."""
 
 
@@ -105,21 +145,21 @@ class Web(_Section):
     """Serve HTTPS on the ports; Unix sockets stay plain."""
     auth: Auth = Auth()
     """Tokens and users; without any, everybody who reaches the port may read and send."""
-    enable_lifecycle: bool = False
+    enable_lifecycle: StrictBool = False
     """Allow POST /-/reload."""
-    insecure: bool = False
+    insecure: StrictBool = False
     """Allow an address that other machines reach, though nobody has to authenticate."""
     max_body: Size = 32 << 20
     """Largest body of a request, as it is sent and after it is unpacked."""
     max_json: Size = 4 << 20
     """Largest body of JSON, which takes up to twenty times as much while it is read."""
-    max_rows: Annotated[int, Field(ge=1, le=10_000_000)] = 200_000
+    max_rows: Annotated[StrictInt, Field(ge=1, le=10_000_000)] = 200_000
     """Most rows in a request."""
-    max_dimension: Annotated[int, Field(ge=1, le=1_000_000)] = 65_536
+    max_dimension: Annotated[StrictInt, Field(ge=1, le=1_000_000)] = 65_536
     """Largest dimension of a row."""
-    max_ingesting: Annotated[int, Field(ge=1, le=1024)] = 8
+    max_ingesting: Annotated[StrictInt, Field(ge=1, le=1024)] = 8
     """So many of the largest bodies are taken at once, or more that are smaller; further senders have to try again."""
-    max_connections: Annotated[int, Field(ge=8, le=65_536)] = 512
+    max_connections: Annotated[StrictInt, Field(ge=8, le=65_536)] = 512
     """Connections at once."""
     timeout: Duration = 30.0
     """A request that is not whole, or an answer that is not taken, after so long is ended."""
@@ -128,7 +168,7 @@ class Web(_Section):
 class Storage(_Section):
     """What survives a restart, and how much may wait."""
 
-    path: Path = DEFAULT_STORAGE
+    path: File = DEFAULT_STORAGE
     """Folder of the state; one daemon at a time uses it."""
     pending: Size = PENDING_BYTES
     """Most bytes that wait to be judged; beyond, senders are asked to wait."""
@@ -143,12 +183,14 @@ class Evaluation(_Section):
 
     interval: Duration = 60.0
     """A window of each Space is closed and judged so often."""
-    max_spaces: Annotated[int, Field(ge=1, le=1_000_000)] = 1000
+    max_spaces: Annotated[StrictInt, Field(ge=1, le=1_000_000)] = 1000
     """Most Spaces; rows of further ones are refused."""
     only: list[str] = []
     """Names of statistics, measurements or checks to keep; all where it is empty."""
     skip: list[str] = []
     """Names of statistics, measurements or checks to leave out."""
+    alarms: Alarms = USUAL_BUDGET
+    """False alarms of `drift` that are accepted over time, of all Spaces together that have a reference."""
     expires: Duration | None = None
     """A Space that is not heard of for so long is no longer shown."""
 
@@ -163,16 +205,51 @@ class Log(_Section):
 
 
 class Source(_Section):
-    """A folder of checkpoints, or files of vectors, looked at on a schedule."""
+    """A folder of checkpoints, files of vectors, or a canary, looked at on a schedule."""
 
-    kind: Literal["checkpoints", "files"]
-    """`checkpoints`: a folder in which each new checkpoint is judged; `files`: a file or folder of vectors."""
-    path: Path
+    kind: Literal["checkpoints", "files", "canary"]
+    """`checkpoints`: a folder in which each new checkpoint is judged; `files`: a file or folder of vectors; `canary`: a
+    file that `embedwatch canary record` wrote, whose texts are embedded again."""
+    path: File
     """Where it is."""
     name: Annotated[str, Field(pattern=NAME)]
     """Label `model` of what is found there."""
     every: Duration = 300.0
     """How often it is looked at."""
+    model: File | None = None
+    """For a canary: folder of the model that embeds its texts; loaded again each time."""
+    url: str | None = None
+    """For a canary: address of the provider that embeds its texts, like https://host/v1; it holds no secret."""
+    url_model: str | None = None
+    """For a canary: name that the provider has for its model; by default that of the canary."""
+    key_env: str | None = None
+    """For a canary: environment variable that holds the provider's key."""
+
+    @model_validator(mode="after")
+    def _says_what_embeds(self) -> Source:
+        """Refuse a canary without an embedder, and an embedder without a canary."""
+        given = [name for name in ("model", "url", "url_model", "key_env") if getattr(self, name) is not None]
+        if self.kind != "canary" and given:
+            raise UsageError(f"`{given[0]}` must be left out for {self.kind}, got one; it belongs to a canary")
+        if self.kind == "canary" and ("model" in given) == ("url" in given):
+            raise UsageError("a canary must have `model` or `url`, got both or none; say what embeds its texts")
+        return self
+
+
+class ReferenceFolder(_Section):
+    """A saved healthy state, and the Spaces whose rows are compared with it.
+
+    `*`, `?` and `[abc]` in a name stand for several; what is left out is that of the Space it was made of.
+    """
+
+    path: File
+    """Folder of one reference, or of several, as `monitor.save_reference` writes them."""
+    model: Annotated[str, Field(pattern=NAME)] | None = None
+    """Label `model` of the Spaces."""
+    place: Annotated[str, Field(pattern=NAME)] | None = None
+    """Their place; left out for a folder of several references, each of which has its own."""
+    segment: Annotated[str, Field(pattern=NAME)] | None = None
+    """Their segment."""
 
 
 class Config(_Section):
@@ -190,6 +267,8 @@ class Config(_Section):
     """Where judged windows go beside /metrics, as in `--sink`: `jsonl:run.jsonl`."""
     sources: list[Source] = []
     """What is looked at on a schedule."""
+    references: list[ReferenceFolder] = []
+    """What rows are compared with; of several for one Space the first counts. Read again on reload."""
     drain: Duration = 30.0
     """On SIGTERM, so long is left to judge what waits."""
 

@@ -7,22 +7,24 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from embedwatch.batch import VectorBatch
 from embedwatch.core.boundary import Boundary
 from embedwatch.core.errors import InputError, MergeError, UsageError
 from embedwatch.core.sink import Sink
 from embedwatch.core.snapshot import Space
-from embedwatch.daemon.accounts import Account, layout_of, opened
+from embedwatch.daemon.accounts import Account, Opened, opened
 from embedwatch.daemon.heart_settings import HeartSettings
 from embedwatch.daemon.keeping import Keeping
 from embedwatch.daemon.own_report import SPACE, Tally
-from embedwatch.daemon.slots import LATEST, USUAL_ROLE, Draining, Entry, Full, Refused, Slots, Unstorable
+from embedwatch.daemon.slots import LATEST, Draining, Entry, Full, Refused, Slots, Unstorable
 from embedwatch.daemon.store import Delivery
 from embedwatch.evaluator import Evaluator
 from embedwatch.parcels import Parcel
-from embedwatch.window import Window
+from embedwatch.references.beside import ReferenceOf
 
 __all__ = ["Draining", "Full", "Heart", "HeartSettings", "Refused", "Unstorable"]
 
@@ -45,6 +47,7 @@ class Heart:
         sinks: where judged windows go, and whether each is closed at the end.
         clock: seconds since the epoch, for what people read.
         ticks: seconds of a clock that never jumps, for what has to be done.
+        reference_of: what the rows of a Space are compared with; asked each time that a window is opened.
 
     Raises:
         UsageError: if the settings do not fit, or the storage is another daemon's.
@@ -64,7 +67,9 @@ class Heart:
         sinks: Sequence[tuple[Sink, bool]] = (),
         clock: Callable[[], float] = time.time,
         ticks: Callable[[], float] = time.monotonic,
+        reference_of: ReferenceOf | None = None,
     ) -> None:
+        self.reference_of = reference_of
         self.settings, self._sinks, self._clock, self._ticks = settings, list(sinks), clock, ticks
         self._slots = Slots(
             slot_bytes=settings.slot_bytes,
@@ -82,6 +87,7 @@ class Heart:
             put=self._put,
             spent=lambda: 0.0 if self._evaluator is None else self._evaluator.seconds,
             clock=clock,
+            reference_of=reference_of,
         )
         self._evaluator: Evaluator | None = None
         self._clockwork: threading.Thread | None = None
@@ -145,8 +151,13 @@ class Heart:
 
     # --- Taking parcels, on threads of others ------------------------------------------------------------------------
 
-    def accept(self, parcel: Parcel) -> None:
+    def accept(self, parcel: Parcel, *, data: bytes | None = None, batch: VectorBatch | None = None) -> None:
         """Take a parcel; it is stored when this returns. One that was taken before changes nothing.
+
+        Args:
+            parcel: what comes.
+            data: it as bytes, where it was read of some; they are stored as they are.
+            batch: the rows in it, where it was made of some; nobody else may hold them.
 
         Raises:
             Full: if too much waits already (429).
@@ -156,7 +167,7 @@ class Heart:
         """
         try:
             with self._entered():
-                self._accept(parcel)
+                self._accept(parcel, data or parcel.to_bytes(), batch)
         except (Full, Draining, Refused) as error:
             self._tally.refuse(parcel.space, error.reason, str(error), time=self._clock())
             raise
@@ -186,14 +197,13 @@ class Heart:
                 self._inside -= 1
                 self._entrance.notify_all()
 
-    def _accept(self, parcel: Parcel) -> None:
+    def _accept(self, parcel: Parcel, data: bytes, batch: VectorBatch | None) -> None:
         if parcel.space == SPACE:
             raise Refused(f"`space` must not be {SPACE}, which is the daemon's own; name another", reason="space")
-        data = parcel.to_bytes()
-        content = opened(parcel, Boundary())
-        layout = layout_of(content) if isinstance(content, Window) else None
-        window = self._keeping.window_bytes(parcel.role or USUAL_ROLE, content)
-        slot = self._slots.reserve(parcel, len(data), layout, window=window)
+        found = opened(parcel, Boundary()) if batch is None else Opened(batch)
+        role = parcel.role or self._slots.role(parcel.space)
+        window = self._keeping.window_bytes(parcel.space, role, found.content)
+        slot = self._slots.reserve(parcel, len(data), found.layout, window=window)
         try:
             number = self._keeping.store.add(Delivery(parcel.space, parcel.sender, parcel.number, data))
         except (sqlite3.Error, OSError) as error:
@@ -206,7 +216,7 @@ class Heart:
             self._tally.add(repeated=1)
             return
         self._tally.add(accepted=1, rows=parcel.rows)
-        if self._slots.put(slot, Entry(number, len(data), parcel, content, layout)):
+        if self._slots.put(slot, Entry(number, len(data), replace(parcel, payload=b""), *found)):
             self._put(partial(self._keeping.turn, slot))
 
     def _put(self, job: Callable[[], None]) -> None:

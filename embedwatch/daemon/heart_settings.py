@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from embedwatch.calibration import USUAL_BUDGET, Budget
 from embedwatch.core.errors import UsageError
 
 __all__ = ["PENDING_BYTES", "SLOT_BYTES", "WINDOW_BYTES", "HeartSettings"]
@@ -29,6 +30,7 @@ class HeartSettings:
         max_spaces: the most Spaces; parcels for further ones are refused, since rows of different places have no
             geometry in common.
         only, skip: names of statistics, measurements or checks to keep, to leave out.
+        alarms: false alarms of `drift` that are accepted over time, in all Spaces together.
         expires: seconds after which a Space that is not heard of is forgotten; `None` keeps it.
 
     Raises:
@@ -43,6 +45,7 @@ class HeartSettings:
     max_spaces: int = 1000
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
+    alarms: str = USUAL_BUDGET
     expires: float | None = None
 
     def __post_init__(self) -> None:
@@ -50,3 +53,4 @@ class HeartSettings:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise UsageError(f"`{name}` must be above 0, got {value!r}; leave it out for the default")
+        Budget.parse(self.alarms, name="alarms")

@@ -6,22 +6,22 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 
-from embedwatch.batch import VectorBatch
 from embedwatch.core.boundary import Boundary
 from embedwatch.core.errors import InputError
 from embedwatch.core.sink import Sink
-from embedwatch.core.snapshot import Snapshot, Space
+from embedwatch.core.snapshot import Space
 from embedwatch.course import Judgement
 from embedwatch.daemon.accounts import Account, Accounts, layout_of, opened
 from embedwatch.daemon.heart_settings import HeartSettings
 from embedwatch.daemon.own_report import SPACE, Tally, report
 from embedwatch.daemon.pages import Pages
-from embedwatch.daemon.slots import Entry, Slot, Slots
+from embedwatch.daemon.slots import Content, Entry, Slot, Slots
 from embedwatch.daemon.store import Kept, Saved, Store
 from embedwatch.parcels import Parcel
-from embedwatch.window import Window
+from embedwatch.references.beside import ReferenceOf
 
 __all__ = ["Keeping"]
 
@@ -45,6 +45,7 @@ class Keeping:
         put: adds a job for the same thread.
         spent: processor seconds of that thread so far.
         clock: seconds since the epoch.
+        reference_of: what the rows of a Space are compared with.
     """
 
     def __init__(
@@ -57,11 +58,20 @@ class Keeping:
         put: Callable[[Callable[[], None]], None],
         spent: Callable[[], float],
         clock: Callable[[], float],
+        reference_of: ReferenceOf | None = None,
     ) -> None:
         self._settings, self._sinks, self.slots, self.tally = settings, sinks, slots, tally
         self._put, self._spent, self._clock = put, spent, clock
         self.boundary = Boundary()
-        self._factory = Accounts(only=settings.only, skip=settings.skip)
+        self.compared = 1
+        """Spaces that are compared with a reference, and share what alarms are accepted; counted in each round."""
+        self._factory = Accounts(
+            only=settings.only,
+            skip=settings.skip,
+            reference_of=reference_of,
+            alarms=settings.alarms,
+            compared=lambda: self.compared,
+        )
         self.accounts: dict[Space, Account] = {}
         self.own = self._factory.make(SPACE, "watching")
         self.pages = Pages(settings.max_spaces, clock)
@@ -97,16 +107,15 @@ class Keeping:
         for number, data in kept.entries:
             with account.boundary.guard("restore", "parcel"):
                 parcel = Parcel.from_bytes(data)
-                content = opened(parcel, account.boundary)
-                layout = layout_of(content) if isinstance(content, Window) else None
-                entries.append(Entry(number, len(data), parcel, content, layout))
+                found = opened(parcel, account.boundary)
+                entries.append(Entry(number, len(data), replace(parcel, payload=b""), *found))
             if not entries or entries[-1].number != number:
                 self.unrestored += 1
                 account.drop(number)
         slot = self.slots.restore(account.course.space, account.course.role, entries)
         window = account.course.window
         contents = [entry.content for entry in entries] + ([window] if window.rows else [])
-        taken = max((self.window_bytes(slot.role, content) for content in contents), default=0)
+        taken = max((self.window_bytes(slot.space, slot.role, content) for content in contents), default=0)
         if window.rows:
             self.slots.reopen(slot, dimension=window.dimension, layout=layout_of(window), window=taken)
         elif taken:
@@ -114,9 +123,9 @@ class Keeping:
         if slot.busy:
             self._put(partial(self.turn, slot))
 
-    def window_bytes(self, role: str, content: VectorBatch | Window | Snapshot) -> int:
-        """Return the bytes that a window of this role can come to take that holds this."""
-        return self._factory.window_bytes(role, content)
+    def window_bytes(self, space: Space, role: str, content: Content) -> int:
+        """Return the bytes that a window of this Space can come to take that holds this."""
+        return self._factory.window_bytes(space, role, content)
 
     def _account(self, space: Space, role: str) -> Account:
         if space not in self.accounts:
@@ -124,28 +133,40 @@ class Keeping:
         return self.accounts[space]
 
     def turn(self, slot: Slot) -> None:
-        """Bring the oldest parcels of a slot into its window."""
+        """Bring the oldest parcels of a slot into its window, and come back to it where more wait."""
+        try:
+            self._bring(slot)
+        finally:
+            if self.slots.more(slot):
+                self._put(partial(self.turn, slot))
+
+    def _bring(self, slot: Slot, most: int | None = None) -> int:
+        """Bring the oldest parcels of a slot, so many at most, into its window; return how many there were."""
         account = self._account(slot.space, slot.role)
         began = time.perf_counter()
-        entries = self.slots.take(slot, TURN_BYTES)
+        entries = self.slots.take(slot, TURN_BYTES, most)
         try:
             self._news += account.apply_all(entries)
         finally:
-            more = self.slots.done(slot, entries, time.perf_counter() - began)
-            if more:
-                self._put(partial(self.turn, slot))
+            self.slots.done(slot, entries, time.perf_counter() - began)
         if account.owed >= self._settings.slot_bytes // 2:
             self._save([account])
         elif sum(each.owed for each in self.accounts.values()) >= self._settings.pending_bytes:
             self.save_all()
+        return len(entries)
 
     def close_windows(self) -> None:
-        """Close, judge, save and deliver every open window, and report on the daemon itself."""
-        for slot in self.slots:
-            while slot.waiting:
-                self.turn(slot)
+        """Close, judge, save and deliver every open window, and report on the daemon itself.
+
+        What waits when this begins goes into the windows; what comes meanwhile, into the next ones: senders that are
+        as fast as this thread would keep windows open for ever.
+        """
+        for slot, waiting in [(slot, len(slot.waiting)) for slot in self.slots]:
+            while waiting > 0:
+                waiting -= self._bring(slot, waiting) or waiting
         ended = self._clock()
         self.windows += 1
+        self.compared = sum(account.compared for account in self.accounts.values())
         for account in list(self.accounts.values()):
             judgement = account.close(ended)
             if judgement is not None:

@@ -7,13 +7,19 @@ import ssl
 import threading
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from embedwatch.core.errors import UsageError
+from embedwatch.core.snapshot import Space
 from embedwatch.daemon.auth import Gate, open_gate
 from embedwatch.daemon.config import Config, Tls
 from embedwatch.daemon.logs import log_to_stderr
+from embedwatch.daemon.references import References, load_references
 from embedwatch.daemon.request_metrics import RequestMetrics
 from embedwatch.daemon.units import Address
+
+if TYPE_CHECKING:
+    from embedwatch.references import Reference
 
 __all__ = ["Live", "tls_context"]
 
@@ -23,7 +29,7 @@ FIXED = ("web.listen", "web.tls", "web.max_connections", "web.timeout", "storage
 
 
 class Live:
-    """Holds the configuration and the secrets it names. A wrong one changes nothing.
+    """Holds the configuration, and the secrets and references it names. A wrong one changes nothing.
 
     Args:
         load: reads the whole configuration.
@@ -40,6 +46,7 @@ class Live:
         self.config = load()
         self.gate: Gate = open_gate(self.config.web.auth)
         self.tls = None if self.config.web.tls is None else tls_context(self.config.web.tls)
+        self.references: References = load_references(self.config.references)
         self._started = self.config
         self.metrics.reload_time = clock()
 
@@ -53,6 +60,7 @@ class Live:
             try:
                 config = self._load()
                 gate = open_gate(config.web.auth)
+                references = load_references(config.references)
                 self._stay_closed(config, gate)
                 if self.tls is not None and config.web.tls is not None:
                     tls_context(config.web.tls)
@@ -62,12 +70,16 @@ class Live:
                 log.error("configuration refused; the old one stays", extra={"reason": str(error)})
                 raise
             waiting = [name for name in FIXED if _at(config, name) != _at(self._started, name)]
-            self.config, self.gate = config, gate
+            self.config, self.gate, self.references = config, gate, references
             log_to_stderr(level=config.log.level, form=config.log.format)
             self.metrics.reload_successful, self.metrics.reload_time = True, self._clock()
             log.info("configuration taken over")
             if waiting:
                 log.warning("a restart is needed before this changes", extra={"settings": ", ".join(waiting)})
+
+    def reference_of(self, space: Space) -> Reference | None:
+        """Return what the rows of a Space are compared with now."""
+        return self.references.of(space)
 
     def _stay_closed(self, config: Config, gate: Gate) -> None:
         """Refuse to drop authentication where other machines reach an address that is served already."""

@@ -19,6 +19,7 @@ from embedwatch.daemon.heart import Draining, Full, Heart
 from embedwatch.daemon.polled_items import WHOLE, Item, Polled, Signature, items_of, number_of, signature_of
 from embedwatch.evaluator import Evaluator
 from embedwatch.parcels import parcel_of_snapshot
+from embedwatch.references import Reference
 from embedwatch.sources import open_source
 from embedwatch.sources.subject import TokenTable
 
@@ -169,7 +170,7 @@ class Polling:
         began = self._ticks()
         with self._guard(AUDIT, polled.name):
             try:
-                found = self._measured(item)
+                found = self._measured(polled, item)
                 if signature_of(item.path) != item.signature:
                     raise InputError(
                         f"{item.path.name} must stay as it is while it is read, it changed; it is read again"
@@ -182,10 +183,16 @@ class Polling:
                 log.info("embedwatch: %s went away before it was read", item.path.name)
         self._rest_until = self._ticks() + (self._ticks() - began) * (1 / SHARE - 1)
 
-    def _measured(self, item: Item) -> list[Snapshot]:
+    def _measured(self, polled: Polled, item: Item) -> list[Snapshot]:
         """Return a Snapshot of each of its places, and of its tokens where it is a checkpoint that has some."""
         source = open_source(item.path)
-        found = [judged.snapshot for judged in audit(source, only=self._only, skip=self._skip).spaces]
+        known = self._heart.reference_of
+
+        def reference_of(space: Space) -> Reference | None:
+            return None if known is None else known(_space(space, polled.name, item))
+
+        judged = audit(source, only=self._only, skip=self._skip, reference_of=reference_of).spaces
+        found = [each.snapshot for each in judged]
         if item.step is not None and isinstance(source, TokenTable):
             tokens = snapshot_of_tokens(source, self._boundary, only=self._only, skip=self._skip)
             found += [] if tokens is None else [tokens]
@@ -215,8 +222,10 @@ def _reason(error: Exception) -> str:
 
 
 def _labelled(snapshot: Snapshot, name: str, item: Item) -> Snapshot:
-    space = replace(snapshot.space, model=name)
-    if item.segment != WHOLE:
-        space = replace(space, segment=item.segment)
     provenance = replace(snapshot.provenance, step=item.step)
-    return replace(snapshot, space=space, provenance=provenance)
+    return replace(snapshot, space=_space(snapshot.space, name, item), provenance=provenance)
+
+
+def _space(space: Space, name: str, item: Item) -> Space:
+    space = replace(space, model=name)
+    return space if item.segment == WHOLE else replace(space, segment=item.segment)

@@ -36,6 +36,7 @@ MIGRATIONS = (
             PRIMARY KEY (space, name)
         )""",
     ),
+    ("ALTER TABLE verdicts ADD COLUMN reference TEXT NOT NULL DEFAULT ''",),
 )
 """What makes each version of the schema out of the one before; the first, out of an empty file."""
 SCHEMA_VERSION = len(MIGRATIONS)

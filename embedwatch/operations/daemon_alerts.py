@@ -14,12 +14,15 @@ LATER = ("full", "windows", "draining")
 """Reasons of refusals that pass: the sender comes again, and nothing is lost. One that gives up says so itself."""
 RECENT = 10
 """Minutes over which refusals are counted."""
+OLD_DAYS = 90
+"""Age of a reference from which on somebody should look whether it still is what is healthy."""
+DAY = 86_400
 DAEMON = {"model": "embedwatch", "place": "daemon", "segment": "all"}
 
 
 def daemon_alerts() -> list[Alert]:
     """Return the alerts on `embedwatch serve`."""
-    return [_config_refused(), _refused(), _state_lost()]
+    return [_config_refused(), _refused(), _state_lost(), _reference_old()]
 
 
 def _config_refused() -> Alert:
@@ -79,5 +82,28 @@ def _state_lost() -> Alert:
             "rows, verdicts or dates are missing.",
         ),
         hold=5,
+        bridge=BRIDGE,
+    )
+
+
+def _reference_old() -> Alert:
+    metric, oldest = f"{PREFIX}reference_created_timestamp_seconds", OLD_DAYS * DAY
+    return Alert(
+        name="EmbedwatchReferenceOld",
+        expr=f"time() - {last('min', (*PROCESS, 'model', 'place'), metric)} > {oldest}",
+        severity="info",
+        summary="Rows are compared with a reference that was created long ago.",
+        description="{{ $labels.model }}: the reference of {{ $labels.place }} was created more than "
+        f"{OLD_DAYS} days ago.",
+        remedy="Is what was healthy then still what is healthy now? If not, create a new one from rows of a good week, "
+        "compare it with the old one by `embedwatch compare`, and reload.",
+        trial=Trial(
+            signals=(
+                Signal(metric, {"model": "bert", "place": "pooled", "segment": "all"}, healthy=0, faulty=-oldest - 1),
+            ),
+            labels={"model": "bert", "place": "pooled"},
+            description=f"bert: the reference of pooled was created more than {OLD_DAYS} days ago.",
+        ),
+        hold=60,
         bridge=BRIDGE,
     )

@@ -197,6 +197,25 @@ GUIDES: dict[str, Guide] = {
         },
         silence="While the file is being worked on; the daemon goes on as before.",
     ),
+    "EmbedwatchReferenceOld": Guide(
+        meaning="The reference that a Space is compared with was made long ago.",
+        impact="What is healthy changes slowly: an old reference alarms on change that was wanted, or hides behind so "
+        "many findings that nobody reads them.",
+        diagnosis="Were models, texts or settings changed on purpose since it was made? `embedwatch reference show` "
+        "says when and of what; the course of `drift` says since when rows differ.",
+        mitigation="Make a reference of rows that are known to be healthy now, put it in the place of the old one, and "
+        "let the configuration be read again. Keep the old one to compare with.",
+        queries={
+            "Age of each reference": "time() - embedwatch_reference_created_timestamp_seconds",
+            "What is compared with it": "embedwatch_reference_rows",
+        },
+        commands={
+            "Of what it was made, and when": "embedwatch reference show DIR",
+            "A new one in its place": "embedwatch reference create SOURCE -o DIR --replace",
+            "Read the configuration again": "kill -HUP PID",
+        },
+        silence="Until the next reference is due, where an old one is meant to stay.",
+    ),
     "EmbedwatchRefused": Guide(
         meaning="The daemon did not take what a sender gave it, and would not take it later either, or could not "
         "write it to its disk. The label `reason` says why. What is only too much for now is not counted here.",
