@@ -115,6 +115,7 @@ class VectorBatch(_Rows):
         source: name of the source; together with the id it is a row's identity.
         segment: segment of the Space.
         inputs: (N,) int64 identity of what each row was made of, a token or a text: rows of one input have the same.
+        order: (N,) int64 place of each row in its stream, without gaps, where the ids have some or are missing.
     """
 
     kind: ClassVar[str] = "vectors"
@@ -126,12 +127,14 @@ class VectorBatch(_Rows):
     source: str = ""
     segment: str = "all"
     inputs: Tensor | None = None
+    order: Tensor | None = None
 
     def __post_init__(self) -> None:
         _check_matrix("rows", self.rows)
         _check_column("ids", self.ids, len(self))
         _check_column("labels", self.labels, len(self))
         _check_column("inputs", self.inputs, len(self))
+        _check_column("order", self.order, len(self))
         if self.labels is not None and len(self) and int(self.labels.max()) >= len(self.groups):
             raise UsageError(
                 f"`labels` must index into {len(self.groups)} `groups`, got {int(self.labels.max())}; name every group"
@@ -328,6 +331,7 @@ class AttentionBatch(_Rows):
         outputs: (N,) Euclidean norm of what the head puts out for the query.
         bounds: (N,) what no logit of this head exceeds in the whole layer, sampled or not.
         sinks: (N,) logit of a learned sink: it takes a share of attention and belongs to no key.
+        placed: whether anything in the model holds positions; true where that is not known.
         segment: segment of the Space.
     """
 
@@ -344,6 +348,7 @@ class AttentionBatch(_Rows):
     outputs: Tensor | None = None
     bounds: Tensor | None = None
     sinks: Tensor | None = None
+    placed: bool = True
     segment: str = "all"
 
     def __post_init__(self) -> None:

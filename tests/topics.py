@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -31,7 +33,7 @@ def batch(rows: Tensor) -> VectorBatch:
     return VectorBatch(rows, torch.arange(len(rows)), source="stream")
 
 
-def drifted(reference: Tensor, window: Tensor, **settings: int) -> dict[str, float | None]:
+def drifted(reference: Tensor, window: Tensor, **settings: Any) -> dict[str, float | None]:
     """Return the measurements of a window beside a reference."""
     statistic = Drift(frozen=Drift.fit([batch(reference)], rows=len(reference)), **settings)
     statistic.update(batch(window))

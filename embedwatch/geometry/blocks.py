@@ -12,17 +12,18 @@ from embedwatch.geometry.whitening import Whitening, dead_energy, whiten
 __all__ = ["Blocks", "Columns", "block_features", "join_blocks", "joined"]
 
 OCTAVES = (-3, 5)
-"""Range of the histogram of q over its mean, as powers of two; what lies beyond is in the first or last bin."""
+"""Range of the histograms of q and m over their means, as powers of two; what lies beyond is in an outer bin."""
 BINS_PER_OCTAVE = 32
 BINS = (OCTAVES[1] - OCTAVES[0]) * BINS_PER_OCTAVE
 """Bins of 2.2 % each: thresholds of tails are edges of these."""
-SCALARS = 4
+SCALARS = 5
+HISTOGRAMS = 2
 LOG_RANGE = 5.0
 """The logarithm of a norm is cut so far from the usual one: a zero row must not weigh like a thousand."""
 
 
 class Columns(NamedTuple):
-    """Where the numbers of a row lie: q, distance from the mean, norm, dead energy; its tail bin; u; u².
+    """Where the numbers of a row lie: q, distance from the mean, norm, dead energy, m; bins of q and m; u; u².
 
     Args:
         alive: number A of directions that carry something.
@@ -32,8 +33,8 @@ class Columns(NamedTuple):
 
     @property
     def width(self) -> int:
-        """Number of columns, 4 + 256 + 2 A."""
-        return SCALARS + BINS + 2 * self.alive
+        """Number of columns, 5 + 512 + 2 A."""
+        return SCALARS + HISTOGRAMS * BINS + 2 * self.alive
 
     @property
     def tails(self) -> slice:
@@ -41,14 +42,19 @@ class Columns(NamedTuple):
         return slice(SCALARS, SCALARS + BINS)
 
     @property
+    def half_tails(self) -> slice:
+        """Number of rows in each bin of m."""
+        return slice(SCALARS + BINS, SCALARS + 2 * BINS)
+
+    @property
     def first(self) -> slice:
         """Sums of u."""
-        return slice(SCALARS + BINS, SCALARS + BINS + self.alive)
+        return slice(self.width - 2 * self.alive, self.width - self.alive)
 
     @property
     def second(self) -> slice:
         """Sums of u²."""
-        return slice(SCALARS + BINS + self.alive, self.width)
+        return slice(self.width - self.alive, self.width)
 
 
 class Blocks(NamedTuple):
@@ -69,7 +75,8 @@ def block_features(rows: Tensor, norms: Tensor, by: Whitening, usual_norm: float
     """Return the columns of each row, of which blocks keep sums.
 
     `q = ‖u‖²` over the directions alive, the distance `Σ λ u²` from the mean in the space itself, the logarithm of the
-    norm over the usual one, that of the energy in dead directions, the bin of q, u and u².
+    norm over the usual one, that of the energy in dead directions, `m = Σ √λ u²` half way between q and the distance,
+    the bins of q and of m, u and u².
 
     Shape: (N, D), (N,) -> (N, W) float64.
     """
@@ -79,16 +86,24 @@ def block_features(rows: Tensor, norms: Tensor, by: Whitening, usual_norm: float
     squares = alive.square()
     found = white.new_zeros(len(white), columns.width)
     found[:, 0] = squares.sum(1)
-    found[:, 1] = squares @ by.variances[: by.alive].to(white.device)
+    variances = by.variances[: by.alive].to(white.device)
+    roots = variances.sqrt()
+    weighted = squares @ torch.stack([variances, roots], 1)  # (N, 2)
+    found[:, 1], found[:, 4] = weighted.unbind(1)
     scale = (norms.double() / usual_norm).clamp(min=torch.finfo(torch.float64).tiny)
     found[:, 2] = scale.log().clamp(-LOG_RANGE, LOG_RANGE)
     found[:, 3] = dead_energy(white, by)
-    octave = torch.log2((found[:, 0] / by.alive).clamp(min=2.0 ** OCTAVES[0]))
-    place = ((octave - OCTAVES[0]) * BINS_PER_OCTAVE).floor().long().clamp(0, BINS - 1)
-    found[:, columns.tails].scatter_(1, place[:, None], 1.0)
+    found[:, columns.tails].scatter_(1, _bin(found[:, 0] / by.alive), 1.0)
+    found[:, columns.half_tails].scatter_(1, _bin(found[:, 4] / float(roots.sum())), 1.0)
     found[:, columns.first] = alive
     found[:, columns.second] = squares
     return found
+
+
+def _bin(values: Tensor) -> Tensor:
+    """Return the bins of what is 1 in the mean. Shape: (N,) -> (N, 1)."""
+    octave = torch.log2(values.clamp(min=2.0 ** OCTAVES[0]))
+    return ((octave - OCTAVES[0]) * BINS_PER_OCTAVE).floor().long().clamp(0, BINS - 1)[:, None]
 
 
 def join_blocks(parts: list[Blocks]) -> Blocks:

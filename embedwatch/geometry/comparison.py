@@ -16,22 +16,20 @@ from torch import Tensor
 from embedwatch.geometry.blocks import Blocks, Columns, joined
 from embedwatch.geometry.permutation import (
     block_labels,
+    differences_p_value,
     family_p_value,
     label_differences,
     seam,
-    weighted_p_value,
 )
 from embedwatch.geometry.persistence import steps_together
 from embedwatch.geometry.whitening import Whitening
 
 __all__ = [
-    "FULL_BLOCKS",
     "LEADING",
     "LEAST_BLOCKS",
     "LENGTHS",
     "UNIT",
     "WEIGHTS",
-    "PValues",
     "Paired",
     "Side",
     "compare_blocks",
@@ -44,14 +42,12 @@ LENGTHS = 5
 """Decay lengths of a block where they are not."""
 LEAST_BLOCKS = 10
 """Blocks of each side without which nothing is said."""
-FULL_BLOCKS = 20
-"""Blocks of each side without which shift and geometry are not asked: their statistics are skewed."""
-WEIGHTS = {"content": 0.5, "shift": 0.25, "geometry": 0.25}
-"""Share of the level that each family has."""
+WEIGHTS = {"content": 2, "shift": 1, "geometry": 1, "local": 1}
+"""Parts of the level that each family has; what cannot be asked leaves its part to the others."""
 LEADING = 16
 """Directions of largest variance in which persistence is looked for."""
-TAILS = (0.05, 0.01)
-"""Shares of all rows beyond the two thresholds of tails."""
+TAILS = (0.05, 0.025, 0.01)
+"""Shares of all rows beyond the thresholds of tails."""
 NORM_ROUNDING = 1e-3
 """A mean logarithm of norms that differs by less is rounding of half precision."""
 FLOOR = 1e-12
@@ -80,29 +76,19 @@ class Paired(NamedTuple):
         left, right: the blocks; those that are less than half full are left out.
         rows: of a usual block.
         length: the longer decay length.
+        span: row numbers that a block must span, were rows not in blocks yet.
     """
 
     left: Blocks
     right: Blocks
     rows: float
     length: float
+    span: int
 
     @property
     def fewest(self) -> int:
         """Blocks of the side that has fewer."""
         return min(len(self.left.keys), len(self.right.keys))
-
-
-class PValues(NamedTuple):
-    """How likely the difference is by chance.
-
-    Args:
-        overall: of all families together; `None` where blocks are too few.
-        families: p-value of each family that could be asked.
-    """
-
-    overall: float | None
-    families: dict[str, float]
 
 
 def pair(left: Side, right: Side, columns: Columns) -> Paired:
@@ -115,13 +101,16 @@ def pair(left: Side, right: Side, columns: Columns) -> Paired:
     first, second = (joined(side.blocks, size // side.size) for side in (left, right))
     length = max(left.length, right.length)
     held = min(_usual(first), _usual(second))
-    times = max(1, math.ceil(max(UNIT, LENGTHS * length if length > 1 else UNIT) / held)) if held else 1
+    needed = max(UNIT, LENGTHS * length if length > 1 else UNIT)
+    times = max(1, math.ceil(needed / held)) if held else 1
     while True:
-        found = Paired(_full(joined(first, times)), _full(joined(second, times)), held * times, length)
+        span = math.ceil(needed * size / held) if held else size
+        found = Paired(_full(joined(first, times)), _full(joined(second, times)), held * times, length, span)
         sides = (found.left, found.right)
         if found.fewest < LEAST_BLOCKS or not any(steps_together(_leading(side, columns)) for side in sides):
             return found
         times *= 2
+        needed = held * times
 
 
 def _usual(blocks: Blocks) -> float:
@@ -139,15 +128,17 @@ def _leading(blocks: Blocks, columns: Columns) -> Tensor:
 
 
 def compare_blocks(
-    paired: Paired, by: Whitening, fourths: Tensor, rows: int, *, permutations: int, seed: int
-) -> PValues:
-    """Return p-values of three families of differences, and of all together.
+    paired: Paired, by: Whitening, fourths: Tensor, rows: int, *, permutations: int, seed: int, damping: float = 1.0
+) -> dict[str, float]:
+    """Return p-values of three families of differences; none where blocks are too few.
 
-    - content: mean q, mean distance from the centre, mean norm, and the shares beyond the pooled 95 % and 99 % of q;
+    - content: mean q, mean distance from the centre, mean norm, and how many more rows lie beyond the pooled 95, 97.5
+      and 99 % of q and of m;
     - shift: the difference of the means, in the space and whitened;
     - geometry: the differences of second moments over their spread, and of the energy in dead directions.
 
-    Thresholds are pooled over both sides: one that is fixed on the reference alone finds its own error.
+    Thresholds are pooled over both sides: one that is fixed on the reference alone finds its own error. Foreign rows
+    lie beyond them on the right; that the left has more there is told by the means.
 
     Args:
         paired: the blocks.
@@ -156,36 +147,36 @@ def compare_blocks(
         rows: how many rows that are.
         permutations: how many labellings; p-values are no smaller than 1 / (1 + permutations).
         seed: of the permutations.
+        damping: shortens what was observed, for rows that repeat.
 
     References:
         Gretton et al. 2012 for two-sample tests by permutation; Chwialkowski, Sejdinovic & Gretton 2014 (arXiv
         1408.5404) for what dependence does to them; Ledoit & Wolf 2004 for the shrinkage of the map.
     """
     if paired.fewest < LEAST_BLOCKS:
-        return PValues(None, {})
+        return {}
     left, right = paired.left, paired.right
     columns = Columns(by.alive)
     sums = torch.cat([left.sums, right.sums])
     count = torch.cat([left.rows, right.rows]).double()
-    scalars = torch.cat([sums[:, :4], _beyond(sums, columns)], 1)
+    beyond = [_beyond(sums, histogram) for histogram in (columns.tails, columns.half_tails)]
     labels = block_labels(len(left.keys), len(right.keys), permutations, seed=seed)
-    factor = seam(paired.length, paired.rows)
-    content, first, second = (
+    factor = seam(paired.length, paired.rows) * damping
+    scalars, tails, first, second = (
         _shortened(label_differences(part, count, labels), factor)
-        for part in (scalars, sums[:, columns.first], sums[:, columns.second])
+        for part in (sums[:, :4], torch.cat(beyond, 1), sums[:, columns.first], sums[:, columns.second])
     )
     seconds = sums[:, columns.second].sum(0) / count.sum()
     spread = (fourths / max(1, rows) - seconds.square()).clamp(min=FLOOR)
-    norm = (content[:, 2:3].abs() - NORM_ROUNDING).clamp(min=0)
-    families = {"content": torch.cat([content[:, :2].abs(), norm, content[:, 4:]], 1)}
-    if paired.fewest >= FULL_BLOCKS:
-        squares = first.square()
-        moved = torch.stack([squares @ by.variances[: by.alive], squares.sum(1)], 1)
-        families["shift"] = moved.pow(1 / 3)  # skewed: the cube root is nearly normal (Wilson & Hilferty 1931)
-        turned = (second.square() / spread).sum(1, keepdim=True).pow(1 / 3)
-        families["geometry"] = torch.cat([turned, content[:, 3:4].abs()], 1)
-    found = {name: family_p_value(statistics) for name, statistics in families.items()}
-    return PValues(weighted_p_value(found, WEIGHTS), found)
+    rounding = torch.tensor([0, 0, NORM_ROUNDING], dtype=torch.float64)
+    squares = first.square()
+    moved = torch.stack([squares @ by.variances[: by.alive], squares.sum(1)], 1)
+    turned = (second.square() / spread).sum(1, keepdim=True)
+    return {  # the cube root of what is skewed is nearly normal (Wilson & Hilferty 1931)
+        "content": differences_p_value(either=scalars[:, :3], more=tails, rounding=rounding),
+        "shift": family_p_value(moved.pow(1 / 3)),
+        "geometry": family_p_value(torch.cat([turned.pow(1 / 3), scalars[:, 3:4].abs()], 1)),
+    }
 
 
 def _shortened(differences: Tensor, factor: float) -> Tensor:
@@ -193,9 +184,9 @@ def _shortened(differences: Tensor, factor: float) -> Tensor:
     return differences
 
 
-def _beyond(sums: Tensor, columns: Columns) -> Tensor:
-    """Return how many rows of each block lie beyond the thresholds that hold the tail shares of all. (n, 2)."""
-    tails = sums[:, columns.tails].flip(1).cumsum(1).flip(1)  # rows at or above each lower edge
+def _beyond(sums: Tensor, histogram: slice) -> Tensor:
+    """Return how many rows of each block lie beyond the thresholds that hold the tail shares of all. (n, 3)."""
+    tails = sums[:, histogram].flip(1).cumsum(1).flip(1)  # rows at or above each lower edge
     shares = tails.sum(0) / tails[:, 0].sum()
     places = [int((shares - share).abs().argmin()) for share in TAILS]
     return tails[:, places]

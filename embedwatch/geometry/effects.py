@@ -13,8 +13,11 @@ from embedwatch.geometry.whitening import Whitening
 
 __all__ = ["Effects", "effects"]
 
-TAILS = (0.05, 0.01)
+TAILS = (0.05, 0.025, 0.01)
 """Shares of the reference beyond the thresholds at which foreign rows are counted."""
+
+CAUTION = 1.0
+"""Standard errors that are taken off the share of foreign rows: without, healthy rows would have some by chance."""
 
 ROUNDING = 1e-12
 """A variance that is at most this share of the mean square is rounding of float32."""
@@ -28,7 +31,6 @@ class Effects(NamedTuple):
 
     Args:
         foreign: share of rows on the right that the left cannot explain, at least.
-        foreign_error: its standard error.
         centroid_cosine: cosine between the two means.
         centroid_distance: distance of the means in standard deviations, the noise of both taken off.
         variance: total variance on the right over that on the left.
@@ -37,7 +39,6 @@ class Effects(NamedTuple):
     """
 
     foreign: float
-    foreign_error: float
     centroid_cosine: float | None
     centroid_distance: float
     variance: float | None
@@ -49,9 +50,10 @@ def effects(left: Blocks, right: Blocks, by: Whitening) -> Effects | None:
     """Return how far apart two sides are; `None` where one has no block.
 
     The share of foreign rows rests on the mixture `F_R = (1 - π) F_L + π G`: wherever a threshold leaves the share S
-    beyond it, `π ≥ (S_R - S_L) / (1 - S_L)`; the larger of two thresholds in the tail of the left side counts. The
-    distance of the means is unbiased, `‖Δμ‖² - v_L / n_L - v_R / n_R` with v the variance between blocks (Bai &
-    Saranadasa 1996; Chen & Qin 2010), over the total variance.
+    beyond it, `π ≥ (S_R - S_L) / (1 - S_L)`. Three thresholds in the tail of the left side are tried, of q and of m;
+    what the best leaves after one standard error is told. The distance of the means is unbiased,
+    `‖Δμ‖² - v_L / n_L - v_R / n_R` with v the variance between blocks (Bai & Saranadasa 1996; Chen & Qin 2010), over
+    the total variance.
     """
     if not len(left.keys) or not len(right.keys):
         return None
@@ -64,10 +66,8 @@ def effects(left: Blocks, right: Blocks, by: Whitening) -> Effects | None:
     noise = sum(_noise(side, columns, lam) for side in (left, right))
     distance = float((lam * (firsts[1] - firsts[0]).square()).sum()) - noise
     ranks = [effective_rank(spread) for spread in spreads]
-    foreign, error = _foreign(left, right, columns)
     return Effects(
-        foreign=foreign,
-        foreign_error=error,
+        foreign=max(_foreign(left, right, histogram) for histogram in (columns.tails, columns.half_tails)),
         centroid_cosine=_cosine(_centroid(firsts[0], by), _centroid(firsts[1], by), by),
         centroid_distance=(max(0.0, distance) / before) ** 0.5 if before > 0 else 0.0,
         variance=after / before if before > 0 else None,
@@ -102,18 +102,20 @@ def _cosine(left: Tensor, right: Tensor, by: Whitening) -> float | None:
     return None if min(lengths) <= least else max(-1.0, min(1.0, float(left @ right) / (lengths[0] * lengths[1])))
 
 
-def _foreign(left: Blocks, right: Blocks, columns: Columns) -> tuple[float, float]:
-    beyond = [side.sums[:, columns.tails].flip(1).cumsum(1).flip(1) for side in (left, right)]
+def _foreign(left: Blocks, right: Blocks, histogram: slice) -> float:
+    """Return the largest share less its error over the thresholds of one histogram, or 0."""
+    beyond = [side.sums[:, histogram].flip(1).cumsum(1).flip(1) for side in (left, right)]
     shares = [tails.sum(0) / tails[:, 0].sum() for tails in beyond]
-    best, error = 0.0, 0.0
+    best = 0.0
     for share in TAILS:
         place = int((shares[0] > share).sum().clamp(max=len(shares[0]) - 1))  # the first edge with no more beyond it
         before, after = float(shares[0][place]), float(shares[1][place])
-        found = (after - before) / (1 - before) if before < 1 else 0.0
-        if found >= best:
-            spread = [
-                (tails[:, place] / side.rows).var(correction=0) / len(side.keys)
-                for tails, side in zip(beyond, (left, right), strict=True)
-            ]
-            best, error = found, float(torch.stack(spread).sum().sqrt())
-    return best, error
+        if before == 1:
+            continue
+        spread = [
+            (tails[:, place] / side.rows).var(correction=0) / len(side.keys)
+            for tails, side in zip(beyond, (left, right), strict=True)
+        ]
+        error = float(torch.stack(spread).sum().sqrt())
+        best = max(best, (after - before - CAUTION * error) / (1 - before))
+    return best

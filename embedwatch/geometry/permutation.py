@@ -8,7 +8,14 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-__all__ = ["block_labels", "family_p_value", "label_differences", "seam", "weighted_p_value"]
+__all__ = [
+    "block_labels",
+    "differences_p_value",
+    "family_p_value",
+    "label_differences",
+    "seam",
+    "weighted_p_value",
+]
 
 TIE = 1e-9
 """Relative difference below which two statistics are equal but for rounding."""
@@ -63,20 +70,45 @@ def family_p_value(statistics: Tensor) -> float:
     moving = spread > 0
     if not bool(moving.any()):
         return 1.0
-    units = ((statistics - others.mean(0)) / spread)[:, moving]
+    return _largest_p_value(((statistics - others.mean(0)) / spread)[:, moving])
+
+
+def differences_p_value(*, either: Tensor, more: Tensor, rounding: Tensor | None = None) -> float:
+    """Return the p-value of the largest of several differences of means, each in units of its spread.
+
+    Differences that count in both directions are taken without their sign; of those that count in one, a deficit is
+    none. Both in units of the spread of the signed difference, 3 is about as rare in the one as in the other: were the
+    sizes put in units of their own spread, which is smaller, they would crowd the others out.
+
+    Args:
+        either: differences that count in both directions, (1 + P, S), the true labelling first.
+        more: differences that count where the right has more, (1 + P, T).
+        rounding: what each of `either` may differ by for nothing, (S,).
+    """
+    sizes = either.abs() if rounding is None else (either.abs() - rounding).clamp(min=0)
+    spread = torch.cat([either, more], 1)[1:].std(0)
+    moving = spread > 0
+    if not bool(moving.any()):
+        return 1.0
+    return _largest_p_value((torch.cat([sizes, more], 1) / spread)[:, moving])
+
+
+def _largest_p_value(units: Tensor) -> float:
     largest = units.amax(1)
     as_large = largest[1:] >= largest[0] - TIE * abs(float(largest[0]))
-    return (1 + int(as_large.sum())) / len(statistics)
+    return (1 + int(as_large.sum())) / len(units)
 
 
 def weighted_p_value(p_values: Mapping[str, float], weights: Mapping[str, float]) -> float:
-    """Return the p-value of several families together, `min(1, min_f p_f / w_f)`: Bonferroni with weights.
+    """Return the p-value of several families together, `min(1, min_f p_f Σ w / w_f)`: Bonferroni with weights.
 
-    Weights add up to at most 1; it holds whatever the dependence between families (Holm 1979; Genovese, Roeder &
-    Wasserman 2006, "False discovery control with p-value weighting").
+    The sum is over the families that have a p-value: which could be asked must not depend on what they would say. It
+    holds whatever the dependence between families (Holm 1979; Genovese, Roeder & Wasserman 2006, "False discovery
+    control with p-value weighting").
 
     Example:
-        >>> weighted_p_value({"content": 0.01, "shift": 0.5}, {"content": 0.5, "shift": 0.25})
-        0.02
+        >>> weighted_p_value({"content": 0.01, "shift": 0.5}, {"content": 2, "shift": 1, "geometry": 1})
+        0.015
     """
-    return min(1.0, min((value / weights[name] for name, value in p_values.items()), default=1.0))
+    total = sum(weights[name] for name in p_values)
+    return min(1.0, min((value * total / weights[name] for name, value in p_values.items()), default=1.0))

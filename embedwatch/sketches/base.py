@@ -26,6 +26,11 @@ SketchT = TypeVar("SketchT", bound="Sketch")
 class Sketch(ABC):
     """Part of a Statistic's state: updated by its owner, merged, saved and bounded here."""
 
+    @property
+    def holds_rows(self) -> bool:
+        """Whether rows themselves lie in it, which somebody may have to leave out."""
+        return False
+
     @abstractmethod
     def merge(self, other: Any) -> None:
         """Add what an equally configured sketch saw."""
@@ -62,6 +67,11 @@ class BatchStatistic(Statistic[BatchT]):
         """Make a sketch part of the state, and return it."""
         self._sketches[name] = sketch
         return sketch
+
+    @property
+    def row_sketches(self) -> list[str]:
+        """Names of the sketches in which rows themselves lie."""
+        return [name for name, sketch in self._sketches.items() if sketch.holds_rows]
 
     @abstractmethod
     def add(self, batch: BatchT) -> None:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol
 
 from torch import Tensor
 
 from embedwatch.batch import VectorBatch
 from embedwatch.core.errors import MergeError
+from embedwatch.core.statistic import State
 from embedwatch.sketches.base import SketchStatistic
 from embedwatch.sketches.frozen import Frozen, FrozenMark
 
-__all__ = ["REFERENCE", "ComparedStatistic", "Fitter", "is_early"]
+__all__ = ["REFERENCE", "ROW_ARRAYS", "ComparedStatistic", "Fitter", "is_early"]
 
 REFERENCE = "reference."
 """What the arrays of the calibrating rows are called among the frozen ones."""
-ComparedT = TypeVar("ComparedT", bound="ComparedStatistic")
+ROW_ARRAYS = "rows."
+"""Arrays of a map whose names begin so hold rows themselves: it must do without them where rows may not be kept."""
 
 
 class Fitter(Protocol):
@@ -52,6 +54,12 @@ class ComparedStatistic(SketchStatistic):
 
     needs_reference = True
     live = False
+    live_settings: ClassVar[Mapping[str, Any]] = {}
+    """Settings for a model at work, where what is dear is left out."""
+    maps_rows: ClassVar[bool] = False
+    """True where the map is nothing without rows: a reference that may keep none is made without this Statistic."""
+    row_metrics: ClassVar[tuple[str, ...]] = ()
+    """Measurements that are missing where a reference may keep no rows: its state comes without `row_sketches` then."""
 
     def __init__(self, *, frozen: Mapping[str, Tensor], **settings: Any) -> None:
         self.frozen = frozen if isinstance(frozen, Frozen) else Frozen(frozen)
@@ -82,6 +90,12 @@ class ComparedStatistic(SketchStatistic):
         """Return the arrays with which windows are compared: the map, and what the rows seen look like under it."""
         found = {f"{REFERENCE}{name}": array.clone() for name, array in self.calibrated(start).items()}
         return Frozen({**self.frozen, **found})
+
+    def state_without_rows(self) -> State:
+        """Return the state without the sketches that hold rows."""
+        return {
+            key: value for key, value in self.state_dict().items() if key.partition(".")[0] not in self.row_sketches
+        }
 
     @classmethod
     def fit(cls, batches: Iterable[VectorBatch], *, rows: int, **options: Any) -> Frozen:
@@ -121,8 +135,12 @@ class ComparedStatistic(SketchStatistic):
                 f"rows must have {self.space_dimension} dimensions like the reference, got {batch.dimension}; "
                 "compare rows of one space"
             )
-        if len(batch):
-            self._mark.use()
+        if not len(batch):
+            return
+        self._mark.use()
+        if batch.order is not None:
+            batch = batch.take(slice(None))
+            batch.ids = batch.order
         super().update(batch)
 
 

@@ -7,7 +7,9 @@ from torch import Tensor
 
 from embedwatch.batch import VectorBatch
 from embedwatch.geometry.comparison import UNIT
+from embedwatch.geometry.samples import Sample
 from embedwatch.sketches.drift_map import DriftMap
+from embedwatch.sketches.row_runs import RUN, RowRuns
 from embedwatch.sketches.smallest import SmallestKeys
 from embedwatch.sketches.whitening_sums import WhiteningSums
 
@@ -43,6 +45,7 @@ class DriftFitter:
         self._cells, self._unit, self._most, self._seed = cells, unit, most, seed
         self._sums, self._known = WhiteningSums(), SmallestKeys(KNOWN_ROWS, {})
         self._sample = SmallestKeys(CELL_SAMPLE, {"rows": (("D",), torch.float32, "first")})
+        self._runs, self._rows = RowRuns(), RowRuns(torch.float32)
 
     def update(self, batch: VectorBatch) -> None:
         """Add rows; those that are not finite are left out."""
@@ -51,6 +54,10 @@ class DriftFitter:
         if len(clean):
             self._sample.add(clean.keys, rows=clean.rows)
             self._known.add(clean.content)
+            if batch.ids is not None:
+                keys = RowRuns.keys_of(clean.numbers)
+                self._runs.add(keys, number=clean.numbers, content=clean.content)
+                self._rows.add(keys, rows=clean.rows)
 
     def frozen(self) -> dict[str, Tensor]:
         """Return the arrays of the map.
@@ -62,6 +69,14 @@ class DriftFitter:
 
         whitening = self._sums.whitening()
         cells = max(1, min(self._cells, self._sums.rows // ROWS_PER_CELL))
-        centres = cluster_centres(self._sample.values("rows"), cells, seed=self._seed)
-        norm, known = self._sums.mean_norm, self._known.keys
-        return DriftMap.arrays(whitening, norm=norm, centres=centres, known=known, unit=self._unit, most=self._most)
+        centres = cluster_centres(self._sample.values("rows"), cells, seed=self._seed, least=2)
+        numbers, content, rows = self._runs.values("number"), self._runs.values("content"), self._rows.values("rows")
+        return DriftMap.arrays(
+            whitening,
+            norm=self._sums.mean_norm,
+            centres=centres,
+            known=self._known.keys,
+            unit=self._unit,
+            most=self._most,
+            sample=Sample(numbers, content, rows, None if len(numbers) == self._sums.rows else RUN),
+        )

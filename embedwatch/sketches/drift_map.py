@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import torch
@@ -11,13 +11,17 @@ from torch import Tensor
 from embedwatch.batch import VectorBatch
 from embedwatch.core.errors import UsageError
 from embedwatch.geometry.blocks import Columns, block_features
+from embedwatch.geometry.samples import Sample
 from embedwatch.geometry.whitening import Whitening
+from embedwatch.sketches.compared import ROW_ARRAYS
 from embedwatch.sketches.frozen import Frozen
+from embedwatch.sketches.row_runs import RUN
 
-__all__ = ["DriftMap", "Mapped"]
+__all__ = ["DriftMap", "Mapped", "plain"]
 
 CHUNK = 1024
 """Rows whose columns are held at a time."""
+LARGEST = torch.finfo(torch.float16).max
 NAMES = ("basis", "centres", "dead", "known", "mean", "most", "norm", "unit", "variances")
 
 
@@ -35,6 +39,21 @@ class Mapped(NamedTuple):
     features: Tensor
     cells: Tensor
     apart: Tensor
+
+
+def plain(rows: Tensor, by: Whitening) -> Tensor:
+    """Return rows without the mean, in units of their usual spread, in half precision. Shape: (N, D) -> same."""
+    if not len(rows):
+        return torch.zeros(0, len(by.mean), dtype=torch.float16)
+    units = (rows - by.mean.to(rows)) / by.variances.mean().sqrt().to(rows)
+    return units.clamp(-LARGEST, LARGEST).half()
+
+
+def _sample(arrays: Mapping[str, Tensor]) -> Sample:
+    if not arrays:
+        none = torch.zeros(0, dtype=torch.int64)
+        return Sample(none, none, torch.zeros(0, 0), None)
+    return Sample(arrays["number"], arrays["content"], arrays["row"], None if bool(arrays["whole"]) else RUN)
 
 
 class DriftMap:
@@ -58,13 +77,19 @@ class DriftMap:
         self.dimension = len(frozen["mean"])
         self.unit, self.most = int(frozen["unit"]), int(frozen["most"])
         self._norm = float(frozen["norm"])
+        self.sample = _sample(frozen.under(ROW_ARRAYS))
+        """Rows that were fitted; without the rows themselves where they may not be kept."""
 
     @staticmethod
     def arrays(
-        by: Whitening, *, norm: float, centres: Tensor, known: Tensor, unit: int, most: int
+        by: Whitening, *, norm: float, centres: Tensor, known: Tensor, unit: int, most: int, sample: Sample
     ) -> dict[str, Tensor]:
-        """Return the arrays of a map: a whitening, the usual norm, centres (K, D), content hashes, sizes of blocks."""
+        """Return the arrays of a map: a whitening, the usual norm, centres (K, D), content hashes, sizes, a sample."""
         return {
+            f"{ROW_ARRAYS}number": sample.numbers,
+            f"{ROW_ARRAYS}content": sample.content,
+            f"{ROW_ARRAYS}row": plain(sample.rows, by),
+            f"{ROW_ARRAYS}whole": torch.tensor(sample.run is None),
             "mean": by.mean,
             "basis": by.basis,
             "variances": by.variances,
@@ -76,9 +101,9 @@ class DriftMap:
             "most": torch.tensor(most),
         }
 
-    def is_known(self, rows: VectorBatch) -> Tensor:
-        """Return which rows equal one that was fitted: they fit better than any other would. Shape: (N,) bool."""
-        return torch.isin(rows.content, self.known.to(rows.content.device))
+    def is_known(self, content: Tensor) -> Tensor:
+        """Return which hashes are those of a fitted row: it fits better than any other would. Shape: (N,) bool."""
+        return torch.isin(content, self.known.to(content.device))
 
     def mapped(self, rows: VectorBatch) -> Iterator[Mapped]:
         """Yield finite, numbered rows under the map, a chunk at a time."""

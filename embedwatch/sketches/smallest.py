@@ -53,6 +53,11 @@ class SmallestKeys(Sketch):
         self._ties = tuple(ties)
         self._state = _Kept()
 
+    @property
+    def holds_rows(self) -> bool:
+        """Whether an entry is as long as a row."""
+        return any("D" in shape for shape, _, _ in self._payload.values())
+
     def add(self, keys: Tensor, **payload: Tensor) -> None:
         """Offer entries: keys (N,) int64 and each payload (N, ...)."""
         state = self._state

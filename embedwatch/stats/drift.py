@@ -5,40 +5,47 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from embedwatch.batch import VectorBatch
 from embedwatch.core.errors import MergeError
-from embedwatch.core.exhibit import NO_ID, Exhibit
+from embedwatch.core.exhibit import Exhibit
 from embedwatch.core.measurement import Measurement, Metric
 from embedwatch.geometry.blocks import Blocks, block_features, join_blocks
+from embedwatch.geometry.cells import Change, central, changes
 from embedwatch.geometry.comparison import (
-    FULL_BLOCKS,
     LEADING,
     LEAST_BLOCKS,
     LENGTHS,
     UNIT,
     WEIGHTS,
+    Paired,
     Side,
     compare_blocks,
     pair,
 )
 from embedwatch.geometry.effects import effects
+from embedwatch.geometry.permutation import weighted_p_value
 from embedwatch.geometry.persistence import cell_decay_length, decay_length
+from embedwatch.geometry.samples import Sample, Scan, repeats_damping, scan_samples
 from embedwatch.sketches import (
     MOST_BLOCKS,
+    RUN,
+    SAMPLE_ROWS,
     Additive,
     BlockSums,
     ComparedStatistic,
     DriftFitter,
     DriftMap,
     Extremes,
+    RowRuns,
     SketchStatistic,
     SmallestKeys,
     example_batches,
+    plain,
 )
 
 HEAD_ROWS = 4096
@@ -48,8 +55,12 @@ GAP = 2
 NAMED_ROWS = 20
 NAMED_CELLS = 5
 PERMUTATIONS = 999
+DEEP = 9_999
+"""Where none of the first labellings differed as much, more are tried, so that evidence adds up faster over windows. A
+p-value stays valid, since more labellings can only lower the least one (Besag & Clifford 1991)."""
 SIDES = ("reference", "window")
 CELL_COLUMNS = ("cell", "change", "share", "reference_share")
+SAMPLE = "sample."
 FARTHEST = torch.finfo(torch.float32).max
 
 P_VALUE = Metric(
@@ -58,7 +69,9 @@ P_VALUE = Metric(
     healthy="> 0.01",
 )
 FAMILY = Metric(
-    "drift_family_p_value", "The same of one family: content, shift of the mean, geometry.", labels=("family",)
+    "drift_family_p_value",
+    "The same of one family: content, shift of the mean, geometry, local neighbourhoods.",
+    labels=("family",),
 )
 FOREIGN = Metric("drift_foreign_ratio", "Share of rows that the reference does not explain, at least.")
 CENTROID = Metric(
@@ -70,7 +83,7 @@ RANK = Metric("drift_rank_ratio", "Effective rank over that of the reference, in
 NORM = Metric("drift_norm_ratio", "Geometric mean of the norms over that of the reference.")
 BLOCKS = Metric("drift_blocks", "Blocks that were compared.", "blocks", labels=("side",), headline=False)
 LENGTH = Metric("drift_decay_length", "Rows for which a stream keeps to its topic; 1 for independent rows.", "rows")
-NEEDED = Metric("drift_rows_needed", "Rows that each side needs for a full comparison.", "rows", headline=False)
+NEEDED = Metric("drift_rows_needed", "Rows that each side needs for a comparison.", "rows", headline=False)
 ROWS = Metric("drift_rows", "Rows that were compared.", "rows", headline=False)
 KNOWN = Metric(
     "drift_known_ratio",
@@ -78,7 +91,6 @@ KNOWN = Metric(
     headline=False,
 )
 Numbers = Mapping[str, "float | None"]
-Change = tuple[int, float, float, float, int]
 
 
 class Drift(ComparedStatistic):
@@ -86,15 +98,18 @@ class Drift(ComparedStatistic):
 
     The first half of the reference fits a whitening `u = Λ^(-1/2) Vᵀ (x - μ)` with shrunk variances; the second half is
     what rows are compared with, so that fresh healthy rows are as strange as those. Blocks of consecutive rows hold
-    sums of `‖u‖²`, of the distance from the mean, of u, of u² and a histogram of `‖u‖²`; their labels are permuted.
-    Blocks are five decay lengths long. Where that leaves fewer than 10 blocks on a side there is no p-value, and with
-    fewer than 20 only content is compared.
+    sums of `‖u‖²`, of the distance from the mean, of u, of u² and histograms; their labels are permuted.
+    Blocks are five decay lengths long. Where that leaves fewer than 10 blocks on a side there is no p-value. Beside
+    sums, the neighbourhoods of up to 1,200 rows of a window and 2,400 of the reference are scanned: a new topic moves
+    neither mean nor spread by much.
 
     Rows need numbers that tell their order. Rows that equal one on which the map was fitted are left out on both sides.
 
     Shape: batches (N, D); rows with NaN or Inf are left out, and rows without a number.
-    State: 256 blocks of 2 D + 262 numbers, the first 4,096 rows in 16 directions; merge exact to rounding.
-    Error: p-values of 999 permutations; one of 0.01 has a standard error of 0.003.
+    State: 256 blocks of 2 D + 519 numbers, the first 4,096 rows in 16 directions, 1,200 rows in half precision; merge
+    exact to rounding.
+    Error: p-values of 999 permutations, of 9,999 where none of those differed as much; one of 0.01 has a standard error
+        of 0.003.
     Empty: `None`.
 
     References:
@@ -111,11 +126,17 @@ class Drift(ComparedStatistic):
 
     name = "drift"
     title = "drift from a reference"
+    live = True
+    live_settings: ClassVar[Mapping[str, Any]] = {"local": False}
     metrics = (P_VALUE, FAMILY, FOREIGN, CENTROID, COSINE, VARIANCE, RANK, NORM, BLOCKS, LENGTH, NEEDED, ROWS, KNOWN)
 
-    def __init__(self, *, frozen: Mapping[str, Tensor], permutations: int = PERMUTATIONS, seed: int = 0) -> None:
-        super().__init__(frozen=frozen, permutations=permutations, seed=seed)
-        self._permutations, self._seed = permutations, seed
+    row_metrics = (f"{FAMILY.name}{{family=local}}",)
+
+    def __init__(
+        self, *, frozen: Mapping[str, Tensor], permutations: int = PERMUTATIONS, seed: int = 0, local: bool = True
+    ) -> None:
+        super().__init__(frozen=frozen, permutations=permutations, seed=seed, local=local)
+        self._permutations, self._seed, self._local = permutations, seed, local
         self._map = DriftMap(self.frozen)
         columns, cells = self._map.columns, len(self._map.centres)
         self._blocks = self.keep("blocks", BlockSums(columns.width, unit=self._map.unit, most=self._map.most))
@@ -124,6 +145,8 @@ class Drift(ComparedStatistic):
             "totals", Additive(sums={"fourths": (columns.alive,)}, counts={"rows": (), "known": (), "cells": (cells,)})
         )
         self._strangest = self.keep("strangest", Extremes(NAMED_ROWS))
+        self._runs = self.keep("runs", RowRuns())
+        self._sample = self.keep("sample", RowRuns(torch.float16))
 
     @classmethod
     def fitter(cls, **options: Any) -> DriftFitter:
@@ -143,6 +166,9 @@ class Drift(ComparedStatistic):
         found = {"size": torch.tensor(self._blocks.size), "length": torch.tensor(length, dtype=torch.float64)}
         found |= {"cells": cells, **blocks._asdict()}
         found |= {"fourths": self._totals["fourths"], "total": self._totals["rows"]}
+        sample = self._sampled()
+        found |= {f"{SAMPLE}{name}": getattr(sample, name) for name in ("numbers", "content", "rows")}
+        found |= {f"{SAMPLE}whole": torch.tensor(sample.run is None)}
         return found | {
             "cell": self._head.values("cell"),
             "apart": self._head.values("apart"),
@@ -154,7 +180,8 @@ class Drift(ComparedStatistic):
         numbered = batch.clean
         if batch.ids is None or not len(numbered):
             return
-        known = self._map.is_known(numbered)
+        self._offer(numbered)
+        known = self._map.is_known(numbered.content)
         self._totals.add("known", int(known.sum()))
         for part in self._map.mapped(numbered.take(~known)):
             columns, features = self._map.columns, part.features
@@ -168,14 +195,25 @@ class Drift(ComparedStatistic):
             self._head.add(part.ids, lead=lead, cell=part.cells, apart=apart)
             self._strangest.add((features[:, 0] / columns.alive).sqrt(), part.ids)
 
+    def _offer(self, rows: VectorBatch) -> None:
+        """Offer rows to the sample, the known ones too."""
+        keys = RowRuns.keys_of(rows.numbers)
+        wanted = self._runs.wanted(keys)
+        keys, numbers, content = keys[wanted], rows.numbers[wanted], rows.content[wanted]
+        self._runs.add(keys, number=numbers, content=content)
+        if self._local:
+            self._sample.add(keys, rows=plain(rows.rows[wanted], self._map.whitening))
+
     def check_state(self) -> None:
         """Refuse a state whose parts did not see the same rows."""
         rows = int(self._totals["rows"])
         counts = {rows, int(self._blocks.blocks.rows.sum())}
         if "rows" in self._totals:
             counts.add(int(self._totals["cells"].sum()))
-        cells = self._head.values("cell")
+        cells, runs = self._head.values("cell"), self._runs.keys
         whole = bool(rows) == bool(len(self._head.keys)) == bool(len(self._strangest.values))
+        whole &= bool(len(runs)) == bool(rows + int(self._totals["known"]))
+        whole &= torch.equal(RowRuns.keys_of(self._runs.values("number")), runs)
         if len(counts) > 1 or not whole or bool(((cells < 0) | (cells >= len(self._map.centres))).any()):
             raise MergeError(f"state of {self.name} must come from the same rows in all parts; it is damaged")
         if rows and "fourths" not in self._totals:
@@ -184,12 +222,40 @@ class Drift(ComparedStatistic):
     def compute(self) -> list[Measurement]:
         """Return the measurements of everything seen so far."""
         rows, known = int(self._totals["rows"]), int(self._totals["known"])
-        side = Side(self._blocks.blocks, self._blocks.size, self._decay_length(), self._totals["fourths"])
-        return self._measured(self._numbers(side, rows, known))
+        return self._measured(self._numbers(self._side(), self._sampled(), rows, known))
+
+    def _side(self) -> Side:
+        """Return the rows seen, in blocks."""
+        return Side(self._blocks.blocks, self._blocks.size, self._decay_length(), self._totals["fourths"])
+
+    def _scanned(self, paired: Paired, sample: Sample) -> Scan | None:
+        """Return what neighbourhoods of a sample tell beside all rows of the reference that are kept."""
+        calibrating = self._calibrating_sample
+        if calibrating is None or not self._local:
+            return None
+        whole = Sample.joined(self._map.sample, calibrating)
+        return scan_samples(whole, sample, paired, permutations=self._permutations, seed=self._seed)
 
     def _decay_length(self) -> float:
         """Return for how many rows the first rows keep to their topic, by their directions or by their cells."""
         return max(decay_length(self._head.values("lead")), cell_decay_length(self._head.values("cell")))
+
+    def _sampled(self) -> Sample:
+        """Return the sample of the rows seen; without the rows themselves where some are missing."""
+        numbers, content, rows = self._runs.values("number"), self._runs.values("content"), self._sample.values("rows")
+        run = None if len(numbers) == int(self._totals["rows"]) + int(self._totals["known"]) else RUN
+        if not torch.equal(self._runs.keys, self._sample.keys):
+            rows = rows[:0]
+        return Sample(numbers, content, rows, run)
+
+    @cached_property
+    def _calibrating_sample(self) -> Sample | None:
+        """The sample of the calibrating rows."""
+        held = self.reference
+        if held is None:
+            return None
+        numbers, content, rows = (held[f"{SAMPLE}{name}"] for name in ("numbers", "content", "rows"))
+        return Sample(numbers, content, rows, None if bool(held[f"{SAMPLE}whole"]) else RUN)
 
     @cached_property
     def _calibration(self) -> Side | None:
@@ -200,24 +266,35 @@ class Drift(ComparedStatistic):
         blocks = Blocks(*(held[name] for name in Blocks._fields))
         return Side(blocks, int(held["size"]), float(held["length"]), held["fourths"])
 
-    def _numbers(self, side: Side, rows: int, known: int) -> Numbers:
+    def _numbers(self, side: Side, sample: Sample, rows: int, known: int) -> Numbers:
         """Return the value of each measurement by its key."""
         shared = {ROWS.name: rows, KNOWN.name: known / (rows + known) if rows + known else None}
-        reference = self._calibration
-        if self.reference is None or reference is None or not rows:
+        reference, calibrating = self._calibration, self._calibrating_sample
+        if self.reference is None or reference is None or calibrating is None or not rows:
             return shared
         by = self._map.whitening
         paired = pair(reference, side, self._map.columns)
+        tries = {"permutations": self._permutations, "seed": self._seed}
         fourths, total = reference.fourths + side.fourths, int(self.reference["total"]) + rows
-        found = compare_blocks(paired, by, fourths, total, permutations=self._permutations, seed=self._seed)
+        new = [each.where(~self._map.is_known(each.content)) for each in (calibrating, sample)]
+        damping = repeats_damping(new[0], new[1], paired)
+        families = compare_blocks(paired, by, fourths, total, damping=damping, **tries)
+        least = 1 / (1 + self._permutations)
+        if self._permutations < DEEP and any(value <= least for value in families.values() if value is not None):
+            tries["permutations"] = DEEP
+            deeper = compare_blocks(paired, by, fourths, total, damping=damping, **tries)
+            families |= {name: min(least, deeper[name]) for name, value in families.items() if value <= least}
+        scanned = self._scanned(paired, sample) if families else None
+        if scanned is not None:
+            families["local"] = scanned.p_value
         numbers = {
             **shared,
-            P_VALUE.name: found.overall,
-            **{f"{FAMILY.name}{{family={family}}}": value for family, value in found.families.items()},
+            P_VALUE.name: weighted_p_value(families, WEIGHTS) if families else None,
+            **{f"{FAMILY.name}{{family={family}}}": value for family, value in families.items()},
             f"{BLOCKS.name}{{side=reference}}": len(paired.left.keys),
             f"{BLOCKS.name}{{side=window}}": len(paired.right.keys),
             LENGTH.name: paired.length,
-            NEEDED.name: math.ceil(FULL_BLOCKS * max(UNIT, LENGTHS * paired.length if paired.length > 1 else 0)),
+            NEEDED.name: math.ceil(LEAST_BLOCKS * max(UNIT, LENGTHS * paired.length if paired.length > 1 else 0)),
         }
         sizes = effects(paired.left, paired.right, by) if paired.fewest >= LEAST_BLOCKS else None
         if sizes is None:
@@ -241,11 +318,13 @@ class Drift(ComparedStatistic):
         ]
 
     def exhibits(self) -> list[Exhibit]:
-        """Return the rows farthest from the reference, and the cells that gained and lost most."""
+        """Return the rows farthest from the reference, those in crowds of their own, and changed cells."""
         strangest = "Rows farthest from the reference, in units of a usual row."
         gained, lost = self._changes()
+        crowded = "Rows among many of the window and few of the reference, with the excess in standard deviations."
         return [
             Exhibit.build("foreign_rows", "table", strangest, ("row", "distance"), self._strangest.entries()),
+            Exhibit.build("crowded_rows", "table", crowded, ("row", "excess"), self._crowded()),
             Exhibit.build(
                 "cells_gained", "table", "Regions that hold more rows, each with a row.", (*CELL_COLUMNS, "row"), gained
             ),
@@ -258,6 +337,14 @@ class Drift(ComparedStatistic):
             ),
         ]
 
+    def _crowded(self) -> list[tuple[int, float]]:
+        """Return the rows in whose neighbourhoods the window outnumbers its share most."""
+        reference = self._calibration
+        if reference is None or not int(self._totals["rows"]):
+            return []
+        scanned = self._scanned(pair(reference, self._side(), self._map.columns), self._sampled())
+        return [] if scanned is None else scanned.most_crowded(NAMED_ROWS)
+
     def _changes(self) -> tuple[list[Change], list[Change]]:
         """Return the cells that gained and lost most: change, share now and before, the row nearest to the centre."""
         rows, held = int(self._totals["rows"]), self.reference
@@ -266,12 +353,9 @@ class Drift(ComparedStatistic):
         now = self._totals["cells"].double() / rows
         before = held["cells"].double()
         before = before / before.sum().clamp(min=1)
-        here = _central(self._head.values("cell"), self._head.values("apart"), self._head.keys, len(now))
-        there = _central(held["cell"], held["apart"], held["number"], len(now))
-        order = torch.argsort(now - before, descending=True, stable=True).tolist()
-        every = [(cell, float(now[cell] - before[cell]), float(now[cell]), float(before[cell])) for cell in order]
-        gained = [(*change, here[change[0]]) for change in every if change[1] > 0]
-        lost = [(*change, there[change[0]]) for change in every[::-1] if change[1] < 0]
+        here = central(self._head.values("cell"), self._head.values("apart"), self._head.keys, len(now))
+        there = central(held["cell"], held["apart"], held["number"], len(now))
+        gained, lost = changes(now, before, here, there)
         return gained[:NAMED_CELLS], lost[:NAMED_CELLS]
 
     def memory(self, dimension: int) -> int:
@@ -300,7 +384,11 @@ class Drift(ComparedStatistic):
         apart = torch.cdist(rows, self._map.centres.double())
         length = max(decay_length(white[:, :LEADING]), cell_decay_length(apart.argmin(1)[ids.argsort()]))
         side = Side(blocks, size, length, white.pow(4).sum(0))
-        return {m.key: m.number for m in self._measured(self._numbers(side, len(rows), 0))}
+        keys = RowRuns.keys_of(ids)
+        chosen = keys.argsort()[:SAMPLE_ROWS]
+        content, run = batch.content[kept], None if len(chosen) == len(ids) else RUN
+        sample = Sample(ids[chosen], content[chosen], plain(batch.rows[kept].float(), by)[chosen], run)
+        return {m.key: m.number for m in self._measured(self._numbers(side, sample, len(rows), 0))}
 
     @classmethod
     def examples(cls, seed: int) -> Iterable[tuple[SketchStatistic, Sequence[VectorBatch]]]:
@@ -321,11 +409,3 @@ def _head(leading: int) -> SmallestKeys:
             "apart": ((), torch.float32, "first"),
         },
     )
-
-
-def _central(cells: Tensor, apart: Tensor, numbers: Tensor, count: int) -> list[int]:
-    """Return for each cell the number of the row that is nearest to its centre; `NO_ID` where it has none."""
-    found = [NO_ID] * count
-    for place in torch.argsort(apart, descending=True, stable=True).tolist():
-        found[int(cells[place])] = int(numbers[place])
-    return found

@@ -17,6 +17,7 @@ from embedwatch.geometry.effects import effects
 from embedwatch.geometry.local_scan import local_scan
 from embedwatch.geometry.permutation import (
     block_labels,
+    differences_p_value,
     family_p_value,
     label_differences,
     seam,
@@ -178,9 +179,33 @@ class TestPermutation:
 
     def test_statistics_that_never_move_say_nothing(self) -> None:
         assert family_p_value(torch.ones(100, 3)) == 1.0
+        assert differences_p_value(either=torch.ones(100, 3), more=torch.ones(100, 2)) == 1.0
+
+    def test_a_deficit_is_none_where_more_is_asked(self) -> None:
+        differences = normal(1_000, 1).double()
+        for observed, either, more in ((9.0, 1 / 1_000, 1 / 1_000), (-9.0, 1 / 1_000, 1.0)):
+            differences[0] = observed
+            nothing = torch.zeros(1_000, 0).double()
+            assert differences_p_value(either=differences, more=nothing) == either
+            assert differences_p_value(either=nothing, more=differences) == more
+
+    def test_p_values_of_differences_that_are_none_are_uniform(self) -> None:
+        found = [
+            differences_p_value(either=normal(200, 3, seed), more=normal(200, 3, 900 + seed)) for seed in range(300)
+        ]
+        assert np.mean(np.array(found) <= 0.1) == pytest.approx(0.1, abs=0.05)
+
+    def test_what_rounding_moves_is_no_difference(self) -> None:
+        differences = 1e-4 * normal(100, 1).double()
+        differences[0] = 9e-4
+        nothing = torch.zeros(100, 0).double()
+        assert differences_p_value(either=differences, more=nothing) == 0.01
+        assert differences_p_value(either=differences, more=nothing, rounding=torch.tensor([1e-3])) == 1.0
 
     def test_weights_and_the_seam(self) -> None:
-        assert weighted_p_value({"content": 0.4, "shift": 0.9}, {"content": 0.5, "shift": 0.25}) == 0.8
+        weights = {"content": 2, "shift": 1, "geometry": 1}
+        assert weighted_p_value({"content": 0.01, "shift": 0.9}, weights) == pytest.approx(0.015)
+        assert weighted_p_value({"content": 0.01, "shift": 0.9, "geometry": 0.9}, weights) == pytest.approx(0.02)
         assert weighted_p_value({}, {}) == 1.0
         assert seam(1.0, 10) == 1.0
         assert seam(10.0, 50) == pytest.approx(math.sqrt(0.8))
@@ -192,12 +217,18 @@ class TestBlocks:
         found = block_features(torch.tensor([[3.0, 4.0]]), torch.tensor([5.0]), plain(2), 5.0)[0]
         columns = Columns(2)
         assert len(found) == columns.width
-        assert found[:4].tolist() == [25.0, 25.0, 0.0, 0.0]
+        assert found[:5].tolist() == [25.0, 25.0, 0.0, 0.0, 25.0]
         assert found[columns.first].tolist() == [3.0, 4.0]
         assert found[columns.second].tolist() == [9.0, 16.0]
         assert float(found[columns.tails].sum()) == 1
         assert int(found[columns.tails].argmax()) == math.floor((math.log2(12.5) + 3) * 32)
         assert found[columns.tails].shape == (BINS,)
+        assert torch.equal(found[columns.half_tails], found[columns.tails])  # where all variances are 1
+
+    def test_half_way_between_the_whitened_and_the_plain_distance(self) -> None:
+        by = plain(2)._replace(variances=torch.tensor([16.0, 1.0]).double())
+        found = block_features(torch.tensor([[4.0, 3.0]]), torch.tensor([5.0]), by, 5.0)[0]
+        assert found[[0, 4, 1]].tolist() == [1 + 9, 4 + 9, 16 + 9]
 
     def test_blocks_are_five_decay_lengths_and_incomplete_ones_are_left_out(self) -> None:
         blocks = blocks_of(normal(203, 3), 10, plain(3))
@@ -214,11 +245,19 @@ class TestBlocks:
 class TestEffects:
     def test_a_share_of_foreign_rows_is_told(self) -> None:
         left, right = normal(4_000, 8, 1), normal(4_000, 8, 2)
-        right[:400] *= 30
+        right[::10] *= 30
         found = effects(blocks_of(left, 10, plain(8)), blocks_of(right, 10, plain(8)), plain(8))
         assert found is not None
         assert found.foreign == pytest.approx(0.1, abs=0.01)
-        assert found.foreign_error < 0.02
+
+    def test_healthy_rows_have_next_to_no_foreign_share(self) -> None:
+        by, shares = plain(16), []
+        for seed in range(40):
+            sides = [blocks_of(normal(1_000, 16, 2 * seed + side), 10, by) for side in (0, 1)]
+            found = effects(sides[0], sides[1], by)
+            shares.append(0.0 if found is None else found.foreign)
+        assert np.mean(shares) < 0.003  # without the error taken off, 0.008
+        assert max(shares) < 0.03
 
     def test_all_foreign_is_all(self) -> None:
         found = effects(blocks_of(normal(500, 8), 10, plain(8)), blocks_of(normal(500, 8) * 30, 10, plain(8)), plain(8))

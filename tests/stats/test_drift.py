@@ -18,7 +18,7 @@ from embedwatch.stats.drift import Drift
 from tests.topics import DIMENSION, batch, drifted, stream
 
 P = "drift_p_value"
-FAST = {"permutations": 199}
+FAST: dict[str, Any] = {"permutations": 199}
 TRIALS = 60
 
 
@@ -29,6 +29,13 @@ def foreign(rows: torch.Tensor, share: float, *, size: float = 2.5) -> torch.Ten
     generator = torch.Generator().manual_seed(5)
     changed[::every] = size * torch.randn(len(changed[::every]), rows.shape[1], generator=generator)
     return changed
+
+
+def mapped(rows: torch.Tensor) -> Any:
+    """Return the arrays of a map that is fitted on rows."""
+    fitter = Drift.fitter()
+    fitter.update(batch(rows))
+    return fitter.frozen()
 
 
 def stretched(rows: torch.Tensor) -> torch.Tensor:
@@ -73,11 +80,13 @@ class TestCalibration:
         assert all((each["drift_rows_needed"] or 0) > 1_000 for each in found)
         assert all((each["drift_decay_length"] or 0) > 10 for each in found)
 
-    def test_few_blocks_compare_content_only(self) -> None:
-        found = drifted(stream(1_000, seed=0), stream(150, seed=1), **FAST)
-        assert found["drift_blocks{side=window}"] == 15
-        assert found["drift_family_p_value{family=content}"] is not None
-        assert found["drift_family_p_value{family=shift}"] is None
+    @pytest.mark.parametrize(("rows", "asked"), [(100, True), (90, False)])
+    def test_ten_blocks_are_compared_in_all_families(self, rows: int, asked: bool) -> None:
+        found = drifted(stream(1_000, seed=0), stream(rows, seed=1), **FAST)
+        assert found["drift_blocks{side=window}"] == rows / 10
+        families = [value for key, value in found.items() if key.startswith("drift_family")]
+        assert [value is not None for value in families] == [asked] * 4
+        assert found["drift_rows_needed"] == 100
 
     def test_a_stream_that_is_sorted_by_topic_is_left_open(self) -> None:
         """Its first rows are of one topic and look independent; the means of its blocks do not."""
@@ -97,7 +106,7 @@ class TestTraps:
 
     def test_3_the_smallest_p_value_can_be_reached(self) -> None:
         found = drifted(stream(800, seed=0), 3 * stream(400, seed=1))
-        assert found[P] == pytest.approx(2 / 1_000)
+        assert found[P] == pytest.approx(2.5 / 1_000)
 
     def test_4_rounding_to_half_precision_alone_is_no_drift(self) -> None:
         unit = torch.nn.functional.normalize
@@ -138,10 +147,11 @@ class TestTraps:
 
     def test_9_each_family_has_a_share_of_the_level(self) -> None:
         found = drifted(stream(1_000, seed=0), foreign(stream(500, seed=1), 0.1))
-        families = {name: found[f"drift_family_p_value{{family={name}}}"] for name in ("content", "shift", "geometry")}
-        content, shift, geometry = (value or 0 for value in families.values())
-        assert found[P] == min(1, 2 * content, 4 * shift, 4 * geometry)
-        assert content <= 0.005
+        content, *others = (
+            found[f"drift_family_p_value{{family={name}}}"] or 0 for name in ("content", "shift", "geometry", "local")
+        )
+        assert found[P] == pytest.approx(min(1, content * 5 / 2, *(5 * other for other in others)))
+        assert content <= 0.004
 
     def test_11_rows_that_were_fitted_are_left_out_on_both_sides(self) -> None:
         rows = stream(1_000, seed=0)
@@ -183,12 +193,49 @@ class TestFinding:
         window[::10] = stream(50, seed=2, topic=3) + 6
         statistic = Drift(frozen=Drift.fit([batch(stream(1_000, seed=0))], rows=1_000))
         statistic.update(batch(window))
-        rows, gained, lost = statistic.exhibits()
+        rows, crowded, gained, lost = statistic.exhibits()
+        assert {row[0] for row in crowded.rows} <= set(range(0, 500, 10))
         assert {row[0] for row in rows.rows} <= set(range(0, 500, 10))
         assert sum(float(row[1] or 0) for row in gained.rows) > 0.06
         assert all(row[4] in range(500) for row in gained.rows)
         assert sum(float(row[1] or 0) for row in lost.rows) < 0
         assert all(row[4] in range(500, 1_000) for row in lost.rows)
+
+    def test_a_new_topic_is_found_by_its_neighbourhood_alone(self) -> None:
+        window = stream(1_000, seed=1)
+        window[::20] = 0.25 * stream(50, seed=2) + 0.4
+        found = drifted(stream(2_000, seed=0), window)
+        assert found["drift_family_p_value{family=local}"] == 1 / 1_000
+        assert (found["drift_family_p_value{family=shift}"] or 0) > 0.05
+        assert (found[P] or 1) <= 0.01
+        without = drifted(stream(2_000, seed=0), window, local=False)
+        assert without["drift_family_p_value{family=local}"] is None
+        assert (without["drift_family_p_value{family=shift}"] or 0) > 0.05
+
+    def test_rows_that_come_again_and_again_are_no_evidence(self) -> None:
+        """As if they were new, the mean of 100 rows said ten times would be ten times as sure."""
+        found = [
+            drifted(stream(1_000, seed=2 * seed), stream(100, seed=2 * seed + 1).repeat(10, 1), **FAST)
+            for seed in range(20)
+        ]
+        assert sum((each[P] or 0) <= 0.05 for each in found) <= 3
+
+    def test_a_reference_without_rows_has_no_neighbourhoods(self) -> None:
+        rows = stream(1_000, seed=0)
+        calibrating = Drift(frozen={name: array for name, array in mapped(rows[:500]).items() if "rows." not in name})
+        calibrating.update(batch(rows).take(slice(500, 1_000)))
+        bare = Drift(frozen=calibrating.frozen)
+        bare.load_state_dict(calibrating.state_without_rows())
+        statistic = Drift(frozen=bare.as_reference(500), **FAST)
+        statistic.update(batch(stream(500, seed=1)))
+        found = {measurement.key: measurement.number for measurement in statistic.compute()}
+        assert found["drift_family_p_value{family=local}"] is None
+        assert found["drift_family_p_value{family=content}"] is not None
+        assert statistic.exhibits()[1].rows == ()
+        other = bare.fresh()
+        other.update(VectorBatch(stream(300, seed=2), 1_000 + torch.arange(300), source="stream"))
+        bare.merge(other)  # the rows of a part are not those of the whole
+        assert not len(bare.as_reference(500)["reference.sample.rows"])
 
     def test_the_same_seed_gives_the_same_p_value(self) -> None:
         reference, window = stream(600, seed=0), stream(300, seed=1)
