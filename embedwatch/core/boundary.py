@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
 
+from embedwatch.core.errors import UsageError
+
 __all__ = ["Boundary", "OnError"]
 
 log = logging.getLogger(__name__)
@@ -16,7 +18,9 @@ OnError = Literal["count", "raise"]
 
 
 class Boundary:
-    """Counts exceptions by stage and name, logs each once with its traceback, and switches off what keeps failing.
+    """Counts exceptions by stage and name, logs each once, and switches off what keeps failing.
+
+    The log has the traceback, but for a `UsageError`: its one line says what to do.
 
     Args:
         on_error: `count` swallows, `raise` lets the exception through after counting (tests, debugging).
@@ -73,14 +77,16 @@ class Boundary:
             yield
             if recovers and self._streak:
                 self.recover(stage, name)
-        except Exception:
+        except Exception as error:
             with self._lock:
                 self._errors[stage, name] += 1
                 self._streak[stage, name] += 1
                 count, streak = self._errors[stage, name], self._streak[stage, name]
             if self.on_error == "raise":
                 raise
-            if count == 1:
+            if count == 1 and isinstance(error, UsageError):  # one line says it all
+                log.error("embedwatch: %s %r: %s", stage, name, error)
+            elif count == 1:
                 log.exception("embedwatch: %s %r failed; it counts as unknown", stage, name)
             if streak == self.patience:
                 log.error("embedwatch: %s %r failed %d times in a row", stage, name, streak)

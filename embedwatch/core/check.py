@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -55,6 +55,17 @@ class Check(Plugin, ABC):
     impact: ClassVar[str] = ""
     diagnosis: ClassVar[str] = ""
     mitigation: ClassVar[str] = ""
+
+    @classmethod
+    def over_time(cls, *, alarms: str, spaces: Callable[[], int]) -> Check:
+        """Return it as it is asked of one window after another; by default no otherwise than once.
+
+        Args:
+            alarms: false alarms that are accepted, like "1 per 30d".
+            spaces: returns how many Spaces share them now, those that are compared with a reference.
+        """
+        del alarms, spaces
+        return cls()
 
     def applies(self, snapshot: Snapshot) -> bool:
         """Return whether the Snapshot shows a place at which this Check holds, and holds what it reads."""

@@ -15,6 +15,8 @@ Keep = Literal["newest", "even"]
 Points = list[tuple[float, float]]
 """Step and value, in the order of the steps."""
 KEEPS: tuple[Keep, ...] = ("newest", "even")
+RECENT = 50
+"""So many of the newest are kept in any case, one after the other."""
 FEWEST = {"newest": 1, "even": 2}
 """The smallest capacity; an even choice has both ends."""
 
@@ -23,7 +25,8 @@ class History:
     """At most `capacity` Snapshots, oldest first: the newest, or an even choice of all.
 
     An even choice holds every 2^k-th Snapshot, counted from the first, and the newest. When it is full, every second
-    one goes; it is then at least half full. So a course of any length is seen from end to end.
+    one goes; it is then at least half full. So a course of any length is seen from end to end. The newest 50 are there
+    beside it, without gaps, for what adds up from window to window: `recent`.
 
     Args:
         snapshots: what it starts with.
@@ -45,6 +48,7 @@ class History:
         self._capacity, self._keep = capacity, keep
         self._stride, self._seen = 1, 0
         self._snapshots: deque[Snapshot] = deque(maxlen=capacity if keep == "newest" else None)
+        self._recent: deque[Snapshot] = deque(maxlen=RECENT)
         for snapshot in snapshots:
             self.append(snapshot)
 
@@ -53,6 +57,7 @@ class History:
         if self._keep == "even" and self._seen and (self._seen - 1) % self._stride:
             self._snapshots.pop()  # it was here for being the newest only
         self._snapshots.append(snapshot)
+        self._recent.append(snapshot)
         self._seen += 1
         if len(self._snapshots) > self._capacity:
             self._thin()
@@ -70,6 +75,10 @@ class History:
 
     def __iter__(self) -> Iterator[Snapshot]:
         return iter(self._snapshots)
+
+    def recent(self) -> list[Snapshot]:
+        """Return the newest that were added, 50 at most and without gaps, oldest first."""
+        return list(self._recent)
 
     def series(self, name: str, /, **labels: str) -> list[tuple[float, float]]:
         """Return `(step or time, value)` of one measurement wherever it has a number."""

@@ -1,7 +1,7 @@
 """The registry: a plug-in class is registered when it is defined; `scan` imports the files that define them.
 
-Adding a statistic, diagnostic, check, sink or source takes one file in the folder of its kind. Other packages add
-theirs through entry points in the group `embedwatch.plugins`, each naming a module or a class.
+Adding a statistic, diagnostic, check, sink, source or fault takes one file in the folder of its kind. Other packages
+add theirs through entry points in the group `embedwatch.plugins`, each naming a module or a class.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ FOLDERS = {
     "check": "embedwatch.checks",
     "sink": "embedwatch.sinks",
     "source": "embedwatch.sources",
+    "fault": "embedwatch.faults",
 }
 """Kind of plug-in to the package whose modules define ours."""
 
@@ -37,7 +38,7 @@ PluginT = TypeVar("PluginT", bound="Plugin")
 
 
 class Plugin:
-    """Base of the five kinds. A subclass that sets `name` is registered when it is defined.
+    """Base of all kinds. A subclass that sets `name` is registered when it is defined.
 
     Class keyword arguments:
         register: `False` keeps a class out of the registry (test doubles, configured variants).

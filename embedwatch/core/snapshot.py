@@ -70,6 +70,8 @@ class Provenance:
         versions: of embedwatch and of the libraries that computed.
         notes: sentences that a reader of the numbers must know (how texts were pooled, what was left out).
         role: what sort of place it is, one of `ROLES`; empty where it is not known. Some checks hold for some roles.
+        reference: fingerprint of the reference that rows were compared with; empty where there was none.
+        serving: whether `step` counts the forward passes of a model that serves, and not the steps of a training.
     """
 
     time: float
@@ -81,6 +83,13 @@ class Provenance:
     versions: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     role: str = ""
+    reference: str = ""
+    serving: bool = False
+
+    @property
+    def training_step(self) -> int | None:
+        """The step of a training; `None` in serving, and where no step is known."""
+        return None if self.serving else self.step
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON types; the time also as RFC 3339 text."""
@@ -95,6 +104,8 @@ class Provenance:
             "versions": dict(self.versions),
             "notes": list(self.notes),
             "role": self.role,
+            **({"reference": self.reference} if self.reference else {}),
+            **({"serving": True} if self.serving else {}),
         }
 
     @classmethod
@@ -110,6 +121,8 @@ class Provenance:
             versions=dict(data["versions"]),
             notes=tuple(data["notes"]),
             role=str(data.get("role", "")),
+            reference=str(data.get("reference", "")),
+            serving=bool(data.get("serving", False)),
         )
 
 

@@ -38,6 +38,8 @@ class Statistic(Plugin, ABC, Generic[BatchT]):
     """Everything that `compute` may deliver."""
     counts_defects: ClassVar[bool] = False
     """True where NaN and Inf rows are the subject; everywhere else such rows must change nothing."""
+    scalars: ClassVar[tuple[str, ...]] = ()
+    """Of one that consumes steps: names of the scalars that it reads. Where any does not say, all names are known."""
     needs_reference: ClassVar[bool] = False
     """True where it compares with frozen arrays of a Reference, and cannot be made without."""
     needs_labels: ClassVar[bool] = False

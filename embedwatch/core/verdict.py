@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from embedwatch.core.errors import InputError, UsageError
+from embedwatch.core.explaining import explained
 from embedwatch.core.snapshot import Space
 
 __all__ = ["STATUSES", "Evidence", "Limit", "Status", "Verdict", "worst"]
@@ -15,8 +16,21 @@ __all__ = ["STATUSES", "Evidence", "Limit", "Status", "Verdict", "worst"]
 Status = Literal["ok", "unknown", "warn", "fail"]
 STATUSES: tuple[Status, ...] = ("ok", "unknown", "warn", "fail")
 """From harmless to grave. `unknown` is never `ok`: nobody looked, or there was too little to see."""
-OPTIONAL = ("effect", "p_value", "e_value", "error")
+OPTIONAL = (
+    "effect",
+    "effect_limit",
+    "effect_fail",
+    "p_value",
+    "e_value",
+    "level",
+    "error",
+    "effective_rows",
+    "rows_needed",
+    "windows",
+)
 """Numbers of Evidence that JSON holds only where they are known."""
+OPTIONAL_TEXTS = ("test", "effect_name", "budget")
+"""Texts of Evidence that JSON holds only where there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +103,16 @@ class Evidence:
         measurement: name of the measurement that the value is, where it is one.
         unit: of the value.
         effect: size of the change in a unit that people can weigh.
+        effect_name: name of the measurement that the effect is.
+        effect_limit: from where on the effect matters.
+        effect_fail: from where on it is grave.
         p_value, e_value: for comparisons with a null distribution.
+        test: what gave them, in a few words.
+        level: share of healthy windows that may be called different, where one look decides.
+        budget: false alarms that are accepted over time, where many looks decide.
+        effective_rows: how many independent rows the rows are worth.
+        rows_needed: how many rows a full answer needs, where these are too few.
+        windows: how many windows speak together.
         error: standard error of the value.
         exhibits: names of the exhibits that show who is to blame.
     """
@@ -105,6 +128,15 @@ class Evidence:
     e_value: float | None = None
     error: float | None = None
     exhibits: tuple[str, ...] = ()
+    effect_name: str = ""
+    effect_limit: float | None = None
+    effect_fail: float | None = None
+    test: str = ""
+    level: float | None = None
+    budget: str = ""
+    effective_rows: float | None = None
+    rows_needed: float | None = None
+    windows: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON types; a number that is not finite becomes null, since JSON has none."""
@@ -119,12 +151,15 @@ class Evidence:
             "reason": self.reason,
             "exhibits": list(self.exhibits),
             **{name: value for name, value in optional.items() if value is not None},
+            **{name: getattr(self, name) for name in OPTIONAL_TEXTS if getattr(self, name)},
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Evidence:
         """Read what `to_json` wrote."""
         limit = data.get("limit")
+        optional: dict[str, Any] = {name: _number(data, name) for name in OPTIONAL}
+        optional |= {name: _text(data, name) for name in OPTIONAL_TEXTS if name in data}
         return cls(
             value=_number(data, "value"),
             limit=None if limit is None else Limit.from_json(limit),
@@ -133,7 +168,7 @@ class Evidence:
             measurement=_text(data, "measurement"),
             unit=_text(data, "unit"),
             exhibits=tuple(map(str, data["exhibits"])),
-            **{name: _number(data, name) for name in OPTIONAL},
+            **optional,
         )
 
 
@@ -150,6 +185,10 @@ class Verdict:
     reason: str
     meaning: str
     remedy: str
+
+    def explain(self) -> str:
+        """Return in plain words what was compared, what it means, what to do, and what would change the verdict."""
+        return "\n".join(f"{topic}: {sentence}" for topic, sentence in explained(self))
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON types; the evidence stands among the other fields."""

@@ -174,6 +174,27 @@ def test_logits_that_were_rounded_say_nothing_of_places() -> None:
         assert "attention_order" not in judged(window([replace(batch, logits=batch.logits.to(kind).float())]))
 
 
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("power", [0.5, 1.0], ids=["by the root of K", "by K"])
+def test_logits_that_were_rounded_and_then_scaled_say_nothing_of_places(kind: torch.dtype, power: float) -> None:
+    batch = trained()
+    scale = torch.tensor(batch.head_size**-power)
+    sound = replace(batch, head_size=15, logits=(batch.logits / scale).to(kind).float() * scale)
+    assert window([sound]).number("attention_tied_rows_ratio") != 0.0, "rounding alone makes some equal"
+    told = judged(window([replace(sound, head_size=16)]))
+    assert "attention_order" not in told or told["attention_order"].status == "unknown"
+
+
+def test_a_causal_model_that_is_made_without_positions_is_sound_and_an_encoder_is_not() -> None:
+    decoder = replace(changed(trained(), repeated), placed=False)
+    told = judged(window([decoder]))["attention_order"]
+    assert told.status == "ok"
+    assert "No part of the model holds positions" in told.reason
+    encoder = replace(decoder, visible=torch.ones_like(decoder.visible))
+    assert found(window([encoder]))["attention_order"] == "warn"
+    assert found(window([replace(decoder, placed=True)])) == {"attention_order": "warn"}
+
+
 def test_rows_that_are_all_the_same_say_nothing_of_places() -> None:
     batch = changed(trained(), repeated)
     same = replace(batch, logits=torch.full_like(batch.logits, 1 / 3))
@@ -246,6 +267,14 @@ def test_even_heads_are_a_finding_once_training_has_gone_on() -> None:
     told = statuses(play("attention_uniform_heads_ratio", [1.0] * 30))
     assert told == ["ok"] * 20 + ["fail"] * 10
     assert statuses(play("attention_uniform_heads_ratio", [1.0, 0.5, 0.0, 0.0, 1.0])) == ["ok"] * 4 + ["fail"]
+
+
+def test_even_heads_of_a_model_that_serves_are_a_finding_at_its_first_pass() -> None:
+    snapshot = snap(3, attention_uniform_heads_ratio=1.0)
+    serving = replace(snapshot, provenance=replace(snapshot.provenance, serving=True))
+    assert judged(snapshot)["attention_uniform"].status == "ok"
+    assert judged(serving)["attention_uniform"].status == "fail"
+    assert Snapshot.from_json(serving.to_json()).provenance.training_step is None
 
 
 def test_sinks_that_emerge_are_normal_and_those_that_grow_later_are_not() -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from embedwatch.batch import VectorBatch
 from embedwatch.checks.embedding_scale import EmbeddingScale as ScaleCheck
 from embedwatch.checks.position_balance import PositionBalance
-from embedwatch.core import Check, Provenance, Snapshot, Space, Statistic, Verdict
+from embedwatch.core import Check, History, Provenance, Snapshot, Space, Statistic, Verdict
 from embedwatch.core.registry import get
 from embedwatch.diagnostics.embedding_scale import EmbeddingScale, InputParts
 from embedwatch.judging import Judge
@@ -70,6 +70,25 @@ def test_the_reason_says_both_sizes() -> None:
     assert verdict.status == "warn"
     assert verdict.evidence.limit == PositionBalance.floor
     assert verdict.reason == "Entries of tokens are of size 0.125, those of positions 0.707: 0.18 to 1."
+
+
+def test_a_table_of_positions_that_is_all_zero_is_told_but_for_the_start_of_a_training() -> None:
+    rows = torch.randn(50, 8)
+    zeros = InputParts(rows, torch.zeros(12, 8), from_table=True)
+    verdict = balance(zeros)
+    assert verdict.status == "fail"
+    assert verdict.reason.endswith("the table of positions is all zero.")
+    measurements, _ = EmbeddingScale().examine(zeros)
+    space = Space("m", "table")
+
+    def at(step: int) -> Snapshot:
+        return Snapshot(space, tuple(measurements), Provenance(time=0.0, rows=50, role="tokens", step=step))
+
+    judge = Judge([PositionBalance()])
+    assert [each.status for each in judge.judge(at(1), history=History())] == ["ok"]
+    assert [each.status for each in judge.judge(at(101), history=History([at(1)]))] == ["fail"]
+    measurements, _ = EmbeddingScale().examine(InputParts(rows, torch.zeros(12, 8)))
+    assert judge.judge(Snapshot(space, tuple(measurements), Provenance(time=0.0, rows=50, role="tokens"))) == []
 
 
 def test_without_added_positions_there_is_nothing_to_balance() -> None:

@@ -65,3 +65,10 @@ def test_refuses_a_choice_that_it_does_not_know() -> None:
 def test_refuses_to_keep_nothing() -> None:
     with pytest.raises(UsageError, match="at least 1, got 0"):
         History(capacity=0)
+
+
+def test_the_newest_are_there_without_gaps_whatever_is_kept() -> None:
+    for keep in ("newest", "even"):
+        history = History((snap(float(t), t) for t in range(300)), capacity=60, keep=keep)  # type: ignore[arg-type]
+        assert [each.provenance.time for each in history.recent()] == [float(t) for t in range(250, 300)]
+    assert [each.provenance.time for each in History([snap(1.0, 1)]).recent()] == [1.0]

@@ -124,3 +124,9 @@ class TestSnapshot:
         snap = Snapshot(Space(labels, "p"), measurements, Provenance(time=0.0, rows=len(values)))
         assert Snapshot.from_json(json.dumps(snap.to_json())) == Snapshot.from_json(snap.to_json())
         assert Snapshot.from_json(json.dumps(snap.to_json())).to_json() == snap.to_json()
+
+
+def test_the_reference_that_rows_were_compared_with_goes_through_json_where_there_is_one() -> None:
+    compared = Snapshot(Space("m", "p"), (), Provenance(time=1.0, rows=1, reference="abc"))
+    assert Snapshot.from_json(compared.to_json()) == compared
+    assert "reference" not in Snapshot(Space("m", "p"), (), Provenance(time=1.0, rows=1)).to_json()["provenance"]
