@@ -1,0 +1,1 @@
+"""What the comparison with a reference finds, and what it finds where nothing is: on real embeddings, beside others."""
