@@ -20,6 +20,7 @@ from embedwatch.cli import main as cli
 from embedwatch.core import Check, Diagnostic, Limit, Metric, Sink, Source, Statistic
 from embedwatch.core.registry import Plugin, registered
 from embedwatch.core.snapshot import ROLES
+from embedwatch.drills.fault import Fault
 from embedwatch.exposition import OWN, PREFIX, SERVED, Family
 from embedwatch.operations.runbooks import runbooks
 
@@ -75,6 +76,7 @@ def pages() -> dict[str, str]:
         "checks.md": _page(_checks()),
         "sources.md": _page(_sources()),
         "sinks.md": _page(_sinks()),
+        "faults.md": _page(_faults()),
         "cli.md": _page(_commands()),
     }
 
@@ -296,6 +298,31 @@ def _sinks() -> Iterator[str]:
     yield _table(("Sink", "What", "Written"), [(_anchor(name), _title(cls), _form(cls)) for name, cls in found.items()])
     for sink in found.values():
         yield from _body(sink, [("Written", _form(sink))])
+
+
+def _faults() -> Iterator[str]:
+    found = ours(Fault)
+    yield "# Faults"
+    yield _wrap(
+        "Every fault that `embedwatch drill` puts into a copy of vectors, with the strength that it has unless another "
+        "is asked for, and the checks that should find it. What each is found by on real embeddings, and after how "
+        "many rows, is in [drill.md](drill.md)."
+    )
+    yield _table(
+        ("Fault", "What", "Strength", "Of", "Should be found by"),
+        [
+            (_anchor(name), _title(cls), cls.told(cls.strength), cls.measures, _code(cls.found_by))
+            for name, cls in found.items()
+        ],
+    )
+    for fault in found.values():
+        facts = [
+            ("Strength", f"{fault.told(fault.strength)}, {fault.measures}"),
+            ("Worth trying", ", ".join(map(fault.told, fault.strengths))),
+            ("Should be found by", _code(fault.found_by)),
+            ("What hides it", fault.unseen),
+        ]
+        yield from _body(fault, facts)
 
 
 def _form(sink: type[Sink]) -> str:

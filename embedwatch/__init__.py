@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from embedwatch.auditing import Audit, audit
     from embedwatch.batch import AttentionBatch, PairBatch, TokenBatch, TrainingStep, VectorBatch
+    from embedwatch.canary import Canary
     from embedwatch.comparing import Comparison, compare
     from embedwatch.core import (
         Check,
@@ -39,18 +40,24 @@ if TYPE_CHECKING:
         UsageError,
         Verdict,
     )
+    from embedwatch.drills.drilling import drill
+    from embedwatch.drills.results import Drill
     from embedwatch.interventions import renormalize_tokens
     from embedwatch.judging import Judge
     from embedwatch.loading import Subject, load_subject
     from embedwatch.monitor import Monitor, watch
     from embedwatch.recording import Recording, read_recording
+    from embedwatch.references import Reference, create_reference, load_reference, save_reference
+    from embedwatch.snapshot_changes import SnapshotChanges, compare_snapshots
     from embedwatch.sources import open_source
     from embedwatch.window import Window, Windows
 
 _HOMES = {
     "embedwatch.auditing": ("Audit", "audit"),
     "embedwatch.batch": ("AttentionBatch", "PairBatch", "TokenBatch", "TrainingStep", "VectorBatch"),
+    "embedwatch.canary": ("Canary",),
     "embedwatch.comparing": ("Comparison", "compare"),
+    "embedwatch.snapshot_changes": ("SnapshotChanges", "compare_snapshots"),
     "embedwatch.core": (
         "Check",
         "Diagnostic",
@@ -76,11 +83,14 @@ _HOMES = {
         "UsageError",
         "Verdict",
     ),
+    "embedwatch.drills.drilling": ("drill",),
+    "embedwatch.drills.results": ("Drill",),
     "embedwatch.interventions": ("renormalize_tokens",),
     "embedwatch.judging": ("Judge",),
     "embedwatch.loading": ("Subject", "load_subject"),
     "embedwatch.monitor": ("Monitor", "watch"),
     "embedwatch.recording": ("Recording", "read_recording"),
+    "embedwatch.references": ("Reference", "create_reference", "load_reference", "save_reference"),
     "embedwatch.sources": ("open_source",),
     "embedwatch.window": ("Window", "Windows"),
 }
@@ -89,9 +99,11 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = [
     "AttentionBatch",
     "Audit",
+    "Canary",
     "Check",
     "Comparison",
     "Diagnostic",
+    "Drill",
     "EmbedwatchError",
     "Evidence",
     "Exhibit",
@@ -108,9 +120,11 @@ __all__ = [
     "PairBatch",
     "Provenance",
     "Recording",
+    "Reference",
     "RegistrationError",
     "Sink",
     "Snapshot",
+    "SnapshotChanges",
     "Source",
     "Space",
     "Statistic",
@@ -126,10 +140,15 @@ __all__ = [
     "__version__",
     "audit",
     "compare",
+    "compare_snapshots",
+    "create_reference",
+    "drill",
+    "load_reference",
     "load_subject",
     "open_source",
     "read_recording",
     "renormalize_tokens",
+    "save_reference",
     "watch",
 ]
 

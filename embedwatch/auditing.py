@@ -12,14 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from embedwatch.core.boundary import Boundary, OnError
+from embedwatch.core.check import Check
 from embedwatch.core.errors import InputError, UsageError
 from embedwatch.core.exhibit import Exhibit
-from embedwatch.core.registry import PluginT
+from embedwatch.core.registry import PluginT, registered
 from embedwatch.core.sink import Sink
 from embedwatch.core.snapshot import Snapshot, Space
 from embedwatch.core.source import Source
 from embedwatch.core.verdict import STATUSES, Status, Verdict, worst
 from embedwatch.judging import Judge
+from embedwatch.references.beside import Beside, ReferenceOf, beside_of
 from embedwatch.selection import Selection
 from embedwatch.sources import open_source
 from embedwatch.window import Window
@@ -100,6 +102,7 @@ def audit(
     skip: Sequence[str] = (),
     sinks: Sequence[Sink] = (),
     exhibits: bool = False,
+    reference_of: ReferenceOf | None = None,
     progress: Progress | None = None,
     on_error: OnError = "count",
 ) -> Audit:
@@ -117,6 +120,7 @@ def audit(
         skip: names of statistics, measurements or checks to leave out.
         sinks: where each judged Space goes. They are not closed.
         exhibits: make all exhibits, not only those that a verdict cites.
+        reference_of: returns what the rows of a Space are compared with, or `None`.
         progress: shows rows done.
         on_error: what happens to exceptions of a Statistic, Check or Sink.
 
@@ -138,7 +142,7 @@ def audit(
     _check_options(text=text, labels=labels, pooling=pooling, prefix=prefix)
     options = _Options(text, labels, kind, select, pooling, prefix)
     opened = [pair for given in inputs for pair in _open(given, options)]
-    work = _Work(tuple(only), tuple(skip), tuple(sinks), exhibits, progress or _silent, boundary)
+    work = _Work(tuple(only), tuple(skip), tuple(sinks), exhibits, progress or _silent, boundary, reference_of)
     if any(labelled for _, labelled in opened):  # a table of tokens has nothing to say where only groups are asked for
         opened = [(source, labelled) for source, labelled in opened if labelled or work.works_unlabelled()]
     judged = [work.judge(source, labelled=labelled) for source, labelled in opened]
@@ -212,6 +216,7 @@ class _Work:
     exhibits: bool
     progress: Progress
     boundary: Boundary
+    reference_of: ReferenceOf | None = None
 
     def works_unlabelled(self) -> bool:
         """Return whether anything that was asked for can be measured on rows without labels."""
@@ -225,17 +230,23 @@ class _Work:
         """Read, measure, judge and deliver one Source."""
         started = time.perf_counter()
         selection = Selection.choose(only=self.only, skip=self.skip, labelled=labelled)
-        window = self._read(source, selection)
+        space = Space(source.label, source.place)
+        beside = beside_of(self.reference_of, space, source.role, self.skip)
+        window = self._read(source, selection, beside)
         snapshot = window.snapshot(
-            Space(source.label, source.place),
+            space,
             fingerprint=source.fingerprint(),
             coverage={"rows_expected": window.rows if source.rows is None else source.rows, "rows_read": window.rows},
             notes=source.notes,
             role=source.role,
         )
-        verdicts = Judge(list(self._made("check", selection.checks)), boundary=self.boundary).judge(snapshot)
+        snapshot, why = (snapshot, {}) if beside is None else beside.completed(snapshot)
+        compared = set(beside.metrics) if beside is not None else set()
+        checks = [check for check in registered(Check).values() if compared.intersection(check.reads)]
+        asked = [*selection.checks, *(check for check in checks if check.name not in self.skip)]
+        verdicts = Judge(list(self._made("check", asked)), boundary=self.boundary).judge(snapshot, why=why)
         exhibits = tuple(exhibit.with_names(source.names) for exhibit in self._exhibits(window, verdicts))
-        shown = replace(snapshot, measurements=tuple(m for m in snapshot if m.name in selection.metrics))
+        shown = replace(snapshot, measurements=tuple(m for m in snapshot if m.name in selection.metrics | compared))
         for sink in self.sinks:
             with self.boundary.guard("sink", sink.name):
                 sink.write(shown, verdicts, exhibits)
@@ -247,10 +258,13 @@ class _Work:
             with self.boundary.guard(stage, cls.name):
                 yield cls()
 
-    def _read(self, source: Source, selection: Selection) -> Window:
-        window = Window(list(self._made("statistic", selection.statistics)), boundary=self.boundary)
+    def _read(self, source: Source, selection: Selection, beside: Beside | None) -> Window:
+        compared = [] if beside is None else beside.statistics()
+        window = Window([*self._made("statistic", selection.statistics), *compared], boundary=self.boundary)
         with self.progress(f"{source.label}/{source.place}", source.rows) as advance:
             for batch in source.batches(source.batch_rows):
+                if beside is not None and not beside.fits(batch.dimension):
+                    beside.leave(window)
                 window.update(batch)
                 advance(window.rows)
         window.close(time.time())

@@ -6,6 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
+
+from embedwatch.batch import VectorBatch
 from embedwatch.core.boundary import Boundary
 from embedwatch.core.exhibit import Exhibit
 from embedwatch.core.history import History
@@ -15,6 +18,8 @@ from embedwatch.core.snapshot import Snapshot, Space
 from embedwatch.core.statistic import Statistic
 from embedwatch.core.verdict import Verdict
 from embedwatch.judging import Judge
+from embedwatch.references.beside import Beside
+from embedwatch.references.gathering import Gathering
 from embedwatch.window import Window
 
 __all__ = ["Course", "Judgement"]
@@ -66,6 +71,7 @@ class Course:
         judge: asks the checks.
         boundary: where exceptions of ours end.
         names: what people call the rows of its exhibits.
+        beside: returns the reference that the next window is compared with; `None` where there is none.
     """
 
     space: Space
@@ -74,40 +80,78 @@ class Course:
     judge: Judge
     boundary: Boundary
     names: Names | None = None
+    beside: Callable[[], Beside | None] = lambda: None
     history: History = field(default_factory=lambda: History(capacity=REMEMBERED, keep="even"))
     last: Judgement | None = None
+    gathering: Gathering | None = None
+    """What makes a reference of the rows that come now."""
 
     def __post_init__(self) -> None:
-        self.window = self._fresh()
-
-    def _fresh(self) -> Window:
-        return Window(self.statistics(), boundary=self.boundary)
-
-    def update(self, batch: Any) -> None:
-        """Add a batch to the open window."""
-        self.window.update(batch)
+        self.restart()
 
     def restart(self) -> None:
         """Open another window: what is in this one is judged elsewhere, or not at all."""
-        self.window = self._fresh()
+        self._beside = self.beside()
+        self.window = self._fresh(self._beside)
+
+    def _fresh(self, beside: Beside | None) -> Window:
+        compared = [] if beside is None else beside.statistics()
+        return Window([*self.statistics(), *compared], boundary=self.boundary)
+
+    def update(self, batch: Any) -> None:
+        """Add a batch to the open window; rows are numbered through, since what compares them goes by their order."""
+        if isinstance(batch, VectorBatch) and batch.order is None:
+            batch = replace(batch, order=torch.arange(len(batch)) + self.window.rows)
+        if self._beside is not None and isinstance(batch, VectorBatch) and not self._beside.fits(batch.dimension):
+            self._beside.leave(self.window)  # those of the right dimension would not be all of the window
+        self.window.update(batch)
+        if self.gathering is not None and isinstance(batch, VectorBatch):
+            with self.boundary.guard("reference", self.space.place):
+                self.gathering.update(batch)
+            if self.gathering.is_over:
+                self.gathering = None
+
+    def merge(self, other: Window) -> None:
+        """Add a window of others; what compares rows here has not seen theirs, and is left out."""
+        if not self.window.rows:
+            self.window = other
+            return
+        if self._beside is not None and not set(self._beside.names) <= set(other.statistics):
+            self._beside.leave(self.window)
+        self.window.merge(other)
 
     def expected(self) -> Snapshot:
         """Return a Snapshot without rows: what will be measured, counters at zero."""
-        return self._fresh().snapshot(self.space, role=self.role)
+        return self._fresh(self.beside()).snapshot(self.space, role=self.role)
 
-    def close(self, ended: float, *, more: Sequence[Measurement] = (), **provenance: Any) -> Judgement | None:
-        """Close the window, measure and judge it; `None` where it holds no rows."""
+    def close(
+        self, ended: float, *, more: Sequence[Measurement] = (), reference: str = "", **provenance: Any
+    ) -> Judgement | None:
+        """Close the window, measure and judge it; `None` where it holds no rows.
+
+        Args:
+            ended: seconds since the epoch.
+            more: measurements that no Statistic delivers.
+            reference: fingerprint of what others compared the rows with, where they did.
+            provenance: what a Snapshot says of where it comes from.
+        """
         if not self.window.rows:
             return None
-        window, self.window = self.window, self._fresh()
+        window, beside = self.window, self._beside
+        self.restart()
         window.close(ended)
         snapshot = window.snapshot(self.space, role=self.role, **provenance)
-        judgement = self.publish(replace(snapshot, measurements=(*snapshot.measurements, *more)), window.exhibits)
-        return replace(judgement, window=window)
+        about = replace(snapshot.provenance, reference=reference)
+        snapshot = Snapshot(snapshot.space, (*snapshot.measurements, *more), about)
+        return replace(self._publish(snapshot, window.exhibits, beside), window=window)
 
     def publish(self, snapshot: Snapshot, exhibits: Exhibits = lambda names: []) -> Judgement:
         """Judge a Snapshot against those before it, and make the exhibits that verdicts cite which are not ok."""
-        verdicts = tuple(self.judge.judge(snapshot, history=self.history))
+        return self._publish(snapshot, exhibits, self.beside())
+
+    def _publish(self, snapshot: Snapshot, exhibits: Exhibits, beside: Beside | None) -> Judgement:
+        snapshot, why = (snapshot, {}) if beside is None else beside.completed(snapshot)
+        verdicts = tuple(self.judge.judge(snapshot, history=self.history, why=why))
         graver = [verdict for verdict in verdicts if verdict.status in ("warn", "fail")]
         cited = sorted({name for verdict in graver for name in verdict.evidence.exhibits})
         made: list[Exhibit] = []

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from embedwatch.batch import TrainingStep, VectorBatch
+from embedwatch.calibration import USUAL_BUDGET
 from embedwatch.core.boundary import Boundary
+from embedwatch.core.errors import UsageError
 from embedwatch.core.measurement import Measurement
 from embedwatch.core.sink import Sink
 from embedwatch.core.snapshot import ROLES, Space
@@ -25,10 +29,14 @@ from embedwatch.observe.attention.site import AttentionSeen
 from embedwatch.observe.observer import Seen
 from embedwatch.observe.places import Place
 from embedwatch.observe.tables import TableState
+from embedwatch.references.gathering import Gathering
+from embedwatch.references.reference import Reference
 from embedwatch.self_report import SelfReport
 from embedwatch.sinks import open_sinks
 
 __all__ = ["Courses"]
+
+log = logging.getLogger(__name__)
 
 TABLE, TRAINING, WATCHING = "token_table", "training", "monitor"
 """Places of a Monitor that are no modules."""
@@ -36,6 +44,9 @@ PARTS = ("token", "position", "embedding")
 """Roles of what is summed before the first layer, and of the sum."""
 DEFECTS = ("nonfinite_rows", "nonfinite_losses_total")
 """Measurements that say what was not finite in a window."""
+
+GATHERED = ("token", "embedding", "hidden", "pooled", "vectors")
+"""Roles of places whose rows come as a stream of vectors."""
 
 Steps = Sequence[tuple[int, Mapping[str, Any]]]
 
@@ -50,6 +61,8 @@ class Courses:
         only, skip: what to measure and ask.
         tokenizer: names tokens.
         joining: with the other ranks of a training; `None` where there are none.
+        references: by place, what its rows are compared with.
+        alarms: false alarms that are accepted over time.
     """
 
     def __init__(
@@ -62,11 +75,20 @@ class Courses:
         skip: Sequence[str],
         tokenizer: Any = None,
         joining: Joining | None = None,
+        references: Mapping[str, Reference] | None = None,
+        alarms: str = USUAL_BUDGET,
     ) -> None:
         self._model, self._attachment, self._boundary = model, attachment, boundary
         self._joining = joining
         self._sinks: list[tuple[Sink, bool]] = []
-        self._maker = CourseMaker(only=only, skip=skip)
+        known = dict(references or {})
+        self._maker = CourseMaker(
+            only=only,
+            skip=skip,
+            reference_of=lambda space: known.get(space.place),
+            alarms=alarms,
+            compared=lambda: sum(course.beside() is not None for course in self._courses.values()),
+        )
         self._judge = self._maker.judge(boundary)
         self.urgent = False
         """Whether something was seen that should not wait for the end of the window: the first rows that are not
@@ -94,6 +116,31 @@ class Courses:
             self.close()
             raise
         self._own.parts([*self._maker.parts(), *(("sink", sink.name) for sink, _ in self._sinks)])
+
+    def check_references(self, references: Mapping[str, Reference]) -> None:
+        """Refuse references of another model, and such as no place is compared with.
+
+        Raises:
+            UsageError: naming the first that does not fit.
+        """
+        for place, reference in references.items():
+            made_of = reference.origin.model
+            if made_of and made_of != self._fingerprint:
+                raise UsageError(
+                    f"`reference` of {place} must be of this model, {self._fingerprint}, got one of {made_of}; "
+                    "make it anew with `monitor.save_reference`"
+                )
+        known = [name for name, course in self._courses.items() if course.role in (*GATHERED, "table")]
+        strange = [place for place in references if place not in known]
+        if strange and len(strange) == len(references):
+            raise UsageError(
+                f"`reference` must be of a place that is watched, got {strange[0]}; give it by place, as in "
+                f"{{{known[0]!r}: reference}}, or watch that place"
+                if known
+                else "`reference` has no place here"
+            )
+        for place in strange:
+            log.warning("embedwatch: %s: no place %s is watched; its reference is not used", self._model, place)
 
     def _known(self) -> Iterator[tuple[str, str]]:
         """Yield the Spaces that are known from the start, with their roles."""
@@ -131,6 +178,17 @@ class Courses:
         tables = self._attachment.tables
         rows = len(tables[0].counts) if tables else 0
         return math.log(rows) if rows > 1 else None
+
+    def gather(self, folder: Path, rows: int) -> None:
+        """Make references of the next rows of each place that has vectors, and write them below a folder."""
+        for course in self._courses.values():
+            if course.role in GATHERED:
+                course.gathering = Gathering(course.space, course.role, folder, rows, model=self._fingerprint)
+
+    def gathered(self) -> dict[str, int]:
+        """Return how many rows are still to come for the reference of each place."""
+        courses = list(self._courses.items())
+        return {name: course.gathering.missing for name, course in courses if course.gathering is not None}
 
     def judgements(self) -> dict[str, Judgement]:
         """Return the last judgement of each place."""
@@ -279,6 +337,7 @@ class Courses:
             state.decay,
             entering=sums.get("embedding"),
             table=state.scale(self.dimension),
+            from_table=first and self._attachment.tables_positions(self.dimension),
         )
         found: list[Measurement] = []
         with self._boundary.guard("diagnostic", EmbeddingScale.name, recovers=True):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from embedwatch.core.boundary import Boundary
@@ -35,8 +36,21 @@ class Judge:
         self.checks = list(checks)
         self.boundary = boundary or Boundary()
 
-    def judge(self, snapshot: Snapshot, reference: Any = None, history: History | None = None) -> list[Verdict]:
-        """Return the verdicts of all checks that apply to the Snapshot."""
+    def judge(
+        self,
+        snapshot: Snapshot,
+        reference: Any = None,
+        history: History | None = None,
+        why: Mapping[str, str] | None = None,
+    ) -> list[Verdict]:
+        """Return the verdicts of all checks that apply to the Snapshot.
+
+        Args:
+            snapshot: what is judged.
+            reference: handed to the checks.
+            history: Snapshots before it.
+            why: name of a measurement to the reason why it is missing, which is that of what is `unknown` without it.
+        """
         verdicts = []
         for check in self.checks:
             rows = snapshot.provenance.rows
@@ -46,6 +60,9 @@ class Judge:
                     if not check.applies(snapshot):
                         continue
                     evidence = check.evaluate(snapshot, reference, history)
+                    told = [reason for name, reason in (why or {}).items() if name in check.reads]
+                    if told and evidence.value is None:
+                        evidence = replace(evidence, reason=told[0])
                     self.boundary.recover("check", check.name)
             else:
                 evidence = Evidence(None, check.limit, rows, "The check failed too often and is off.")

@@ -8,13 +8,15 @@ import logging
 import os
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor, nn
 
+from embedwatch.calibration import USUAL_BUDGET
 from embedwatch.core.boundary import Boundary, OnError
 from embedwatch.core.errors import UsageError, did_you_mean
 from embedwatch.core.exhibit import Exhibit
@@ -28,12 +30,16 @@ from embedwatch.evaluator import CAPACITY
 from embedwatch.integrations.distributed import find_ranks
 from embedwatch.joining import Joining
 from embedwatch.monitor_options import check_options, listed, steps_done
+from embedwatch.observe.arrival import arriving
 from embedwatch.observe.attachment import Attachment
 from embedwatch.observe.attention.watch import ROLE
 from embedwatch.observe.modes import outside_modes
 from embedwatch.observe.places import Place, Places, unwrapped
 from embedwatch.observe.pulse import Pulse
+from embedwatch.references.fitting import LEAST_ROWS
+from embedwatch.references.opening import open_references
 from embedwatch.rounds import Rounds, Scalar
+from embedwatch.step_scalars import ScalarNames
 
 __all__ = ["Monitor", "check_options", "watch"]
 
@@ -97,6 +103,9 @@ class Monitor:
         seed: of samples.
         step: number of steps done before, when a training goes on.
         on_error: what happens to exceptions of ours.
+        reference: what healthy rows of its places are: a Reference, its folder, a folder of several (`save_reference`
+            writes one), or these by place. Rows of these places are compared with it in each window.
+        alarms: false alarms of `drift` that are accepted over time, in all places together.
         together: whether all ranks train this model together, each on rows of its own: then what they see is put
             together at the first, which alone has sinks. By default where DistributedDataParallel or `fully_shard`
             spread it over all ranks. Each rank must watch, and close windows at the same steps.
@@ -126,6 +135,8 @@ class Monitor:
         step: int = 0,
         on_error: OnError = "count",
         together: bool | None = None,
+        reference: Any = None,
+        alarms: str = USUAL_BUDGET,
     ) -> None:
         if not isinstance(model, nn.Module):
             raise UsageError(f"`model` must be a torch module, got {type(model).__name__}; pass the model itself")
@@ -140,7 +151,9 @@ class Monitor:
             attention=attention,
             attention_every=attention_every,
             attention_layers=attention_layers,
+            alarms=alarms,
         )
+        references = open_references(reference)
         self.model = unwrapped(model)
         self.name = name or _free(_name(self.model), self.model)
         self.boundary = Boundary(on_error=on_error)
@@ -170,8 +183,11 @@ class Monitor:
                 skip=listed("skip", skip),
                 tokenizer=tokenizer,
                 joining=joining,
+                references=references,
+                alarms=alarms,
             )
         opened = _known_sinks(sinks)
+        self._courses.check_references(references)
         earlier = _watching(self.model)
         if earlier is not None:  # now that nothing but targets can be wrong: sinks may want what it holds, as a port
             earlier.detach()
@@ -180,6 +196,7 @@ class Monitor:
         self._rounds = Rounds(
             self._attachment, self._courses, self.pulse, self.boundary, window=window, budget=budget, together=together
         )
+        self._scalar_names = ScalarNames(self.name)
         self.detached = False
         self._attachment.attach()
         _monitors[self.model] = weakref.ref(self)
@@ -194,11 +211,13 @@ class Monitor:
         Args:
             step: number of steps that are done now; counted otherwise.
             scalars: what is known of it, such as `loss`, `lr`, `batch_size`, `validation_loss`; a tensor is read
-                later, so that nothing waits for the device; `None` is not known.
+                later, so that nothing waits for the device; `None` is not known. A name that no statistic reads is
+                told of once.
         """
         if step is not None:
             step = steps_done(step)
         known = {name: _kept(value) for name, value in scalars.items() if value is not None}
+        self._scalar_names.check(known)
         self._rounds.tick("manual", step, known)
 
     def attention(
@@ -242,10 +261,33 @@ class Monitor:
         if not self.detached:
             self._rounds.examine()
 
+    def save_reference(self, path: str | os.PathLike[str], *, rows: int = 4_000) -> None:
+        """Make references of the next rows that are looked at, and write each once it has them.
+
+        Each place that has vectors gets a folder of its name below the path, which `watch(reference=path)` takes.
+        `gathering` says what is still to come; what is not complete at the end is not written.
+
+        Args:
+            path: folder to write below; references of the same places are replaced.
+            rows: of each place; the first half fits, the second calibrates.
+
+        Raises:
+            UsageError: if there are too few rows for a reference.
+        """
+        if not isinstance(rows, int) or isinstance(rows, bool) or rows < LEAST_ROWS:
+            raise UsageError(f"`rows` must be a whole number of at least {LEAST_ROWS}, got {rows!r}; 4,000 is usual")
+        self._rounds.evaluator.put(partial(self._courses.gather, Path(path), rows))
+
+    @property
+    def gathering(self) -> dict[str, int]:
+        """Rows that are still to come for the reference of each place."""
+        return self._courses.gathered()
+
     def detach(self) -> None:
         """Judge what is open, take every hook away, and end. Calling it again does nothing.
 
-        Nothing of ours remains in the model. Sinks that were given as texts are closed.
+        Nothing of ours remains in the model, and nothing here keeps it alive: what was found and what was watched stay
+        by their names, `model` is a weak proxy. Sinks that were given as texts are closed.
         """
         if self.detached:
             return
@@ -261,11 +303,15 @@ class Monitor:
         _alive.discard(self)
         evaluator = self._rounds.evaluator
         evaluator.put(self._courses.close)
+        for place, missing in self.gathering.items():
+            log.warning("embedwatch: %s: no reference of %s: %s rows are missing", self.name, place, f"{missing:,}")
         try:
             if not evaluator.wait(WAIT):
                 log.warning("embedwatch: %s: what was left is not judged after %.0f s, and is lost", self.name, WAIT)
         finally:
             evaluator.close(timeout=1.0)
+            self._attachment.release()
+            self.model = cast("nn.Module", weakref.proxy(self.model))
 
     def _ticked(self) -> None:
         self._rounds.ticked()
@@ -354,7 +400,7 @@ watch.__signature__ = inspect.signature(Monitor)  # type: ignore[attr-defined]  
 
 
 def _kept(value: Scalar) -> Scalar:
-    return value.detach().clone() if isinstance(value, Tensor) else value
+    return arriving(value.detach().clone()) if isinstance(value, Tensor) else value
 
 
 def _watching(model: nn.Module) -> Monitor | None:

@@ -6,6 +6,7 @@ import operator
 from collections.abc import Iterable
 from typing import Any, get_args
 
+from embedwatch.calibration import Budget
 from embedwatch.core.boundary import OnError
 from embedwatch.core.errors import UsageError
 from embedwatch.core.sink import Sink
@@ -25,6 +26,7 @@ def check_options(
     attention: object,
     attention_every: object,
     attention_layers: object,
+    alarms: Any,
 ) -> None:
     """Refuse what fits no model.
 
@@ -47,6 +49,7 @@ def check_options(
     is_share = isinstance(budget, (int, float)) and not isinstance(budget, bool) and 0 < budget <= 1
     if budget is not None and not is_share:
         raise UsageError(f"`budget` must be above 0 and at most 1, got {budget!r}; 0.01 is one percent")
+    Budget.parse(alarms, name="alarms")
 
 
 def _is_whole(value: object, least: int) -> bool:

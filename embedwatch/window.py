@@ -18,7 +18,7 @@ from embedwatch.core.measurement import Measurement
 from embedwatch.core.snapshot import Provenance, Snapshot, Space
 from embedwatch.core.statistic import Statistic
 
-__all__ = ["Window", "Windows"]
+__all__ = ["Window", "Windows", "library_versions"]
 
 AnyStatistic = Statistic[Any]
 LIBRARIES = ("embedwatch", "torch", "transformers", "faiss-cpu", "numpy")
@@ -118,6 +118,7 @@ class Window:
         coverage: Mapping[str, int] | None = None,
         notes: Sequence[str] = (),
         role: str = "",
+        serving: bool = False,
     ) -> Snapshot:
         """Return everything measured, with provenance."""
         provenance = Provenance(
@@ -127,9 +128,10 @@ class Window:
             step=step,
             fingerprint=fingerprint,
             coverage=dict(coverage or {}),
-            versions=_versions(),
+            versions=library_versions(),
             notes=tuple(notes),
             role=role,
+            serving=serving,
         )
         return Snapshot(space, tuple(self.measurements()), provenance)
 
@@ -140,7 +142,8 @@ def _check(held: object, message: str) -> None:
 
 
 @lru_cache(maxsize=1)
-def _versions() -> dict[str, str]:
+def library_versions() -> dict[str, str]:
+    """Return the versions of embedwatch and of the libraries that compute."""
     found = {}
     for library in LIBRARIES:
         try:

@@ -153,11 +153,12 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "embedwatch.geometry": _BELOW[:2],
     "embedwatch.hashing": _BELOW[:2],
     "embedwatch.batch": _BELOW[:3],
-    "embedwatch.sketches": _BELOW,
+    "embedwatch.sketches": (*_BELOW, "embedwatch.ann"),
     "embedwatch.ann": (*_BELOW[:2], "embedwatch.ann"),
     "embedwatch.stats": (*_BELOW, "embedwatch.ann"),
     "embedwatch.diagnostics": (*_BELOW[:2], "embedwatch.ann", "embedwatch.observe"),
-    "embedwatch.checks": _BELOW[:1],
+    "embedwatch.calibration": (*_BELOW[:1], "embedwatch.calibration"),
+    "embedwatch.checks": (*_BELOW[:1], "embedwatch.calibration"),
     "embedwatch.exposition": (*_BELOW[:1], "embedwatch.__version__"),
     "embedwatch.sinks": (
         *_BELOW[:1],
@@ -176,7 +177,13 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "embedwatch.judging": _BELOW[:1],
     "embedwatch.observe": (*_BELOW[:4], "embedwatch.observe"),
     "embedwatch.evaluator": _BELOW[:1],
-    "embedwatch.course": (*_BELOW[:1], "embedwatch.judging", "embedwatch.window"),
+    "embedwatch.course": (
+        *_BELOW[:1],
+        "embedwatch.batch",
+        "embedwatch.judging",
+        "embedwatch.references",
+        "embedwatch.window",
+    ),
     "embedwatch.self_report": (*_BELOW[:1], "embedwatch.course", "embedwatch.diagnostics.watching"),
     "embedwatch.interventions": (*_BELOW[:1], "embedwatch.observe"),
     "embedwatch.integrations": (
@@ -191,10 +198,17 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "embedwatch.selection",
     ),
     "embedwatch.recording": (*_BELOW[:1], "embedwatch.recording"),
+    "embedwatch.explaining": (*_BELOW[:1], "embedwatch.recording", "embedwatch.sinks._http_target"),
+    "embedwatch.faults": ("embedwatch.drills.changes", "embedwatch.drills.fault"),
+    "embedwatch.drills.fault": _BELOW[:1],
+    "embedwatch.drills.changes": _BELOW[:2],
+    "embedwatch.drills.results": _BELOW[:1],
 }
 """Package to the packages of ours that it may import, at whatever time."""
 
-PLUGIN_FOLDERS = tuple(f"embedwatch.{kind}" for kind in ("stats", "diagnostics", "checks", "sinks", "sources"))
+PLUGIN_FOLDERS = tuple(
+    f"embedwatch.{kind}" for kind in ("stats", "diagnostics", "checks", "sinks", "sources", "faults")
+)
 WITH_HELPERS = ("embedwatch.sinks", "embedwatch.sources")
 """Folders in which modules that define no plug-in may be shared."""
 
@@ -242,7 +256,19 @@ def plugins_stand_alone(project: Project) -> list[str]:
 
 LIGHT = tuple(
     f"embedwatch.{name}"
-    for name in ("core", "checks", "exposition", "judging", "operations", "recording", "sinks", "report", "cli")
+    for name in (
+        "calibration",
+        "core",
+        "checks",
+        "explaining",
+        "exposition",
+        "judging",
+        "operations",
+        "recording",
+        "sinks",
+        "report",
+        "cli",
+    )
 )
 HEAVY = (
     "torch",

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from embedwatch.cli.options import color_option, debug_option, fail_on_option, json_option, quiet_option
+from embedwatch.cli.options import (
+    color_option,
+    debug_option,
+    fail_on_option,
+    json_option,
+    quiet_option,
+    reading_options,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console as Terminal
@@ -17,10 +24,9 @@ if TYPE_CHECKING:
     from embedwatch.auditing import Audit, Progress
     from embedwatch.core.sink import Sink
 
-__all__ = ["EXIT_INTERNAL", "EXIT_JUDGED", "EXIT_OK", "POOLINGS", "audit_command", "progress_bar"]
+__all__ = ["EXIT_INTERNAL", "EXIT_JUDGED", "EXIT_OK", "audit_command", "progress_bar"]
 
 EXIT_OK, EXIT_JUDGED, EXIT_INTERNAL = 0, 1, 2
-POOLINGS = ("mean", "cls", "last", "max")
 
 
 @click.command("audit", short_help="Judge files of vectors, a model's token table, its vectors of texts.")
@@ -31,12 +37,7 @@ POOLINGS = ("mean", "cls", "last", "max")
 @click.option(
     "--labels", metavar="FILE|COLUMN", help="Group of each row: a file, one a line, or a column of the source."
 )
-@click.option(
-    "--pooling", type=click.Choice(POOLINGS), help="How token vectors become one; by default as the model says."
-)
-@click.option("--prefix", metavar="TEXT", help='Put before each text, like "query: "; by default as the model says.')
-@click.option("--as", "kind", metavar="KIND", help="Read the paths as this kind; see `embedwatch list sources`.")
-@click.option("--select", metavar="NAME", help="Array, tensor or column to read where a file holds several.")
+@reading_options
 @click.option("--only", metavar="NAME", multiple=True, help="Keep this statistic, measurement or check; repeatable.")
 @click.option(
     "--skip", metavar="NAME", multiple=True, help="Leave out this statistic, measurement or check; repeatable."

@@ -11,7 +11,7 @@ from embedwatch.cli.options import debug_option, json_option
 
 __all__ = ["list_command"]
 
-KINDS = ("statistics", "metrics", "checks", "sinks", "sources", "diagnostics")
+KINDS = ("statistics", "metrics", "checks", "sinks", "sources", "diagnostics", "faults")
 
 
 @click.command("list", short_help="Show what is measured, checked, read and written.")
@@ -19,7 +19,7 @@ KINDS = ("statistics", "metrics", "checks", "sinks", "sources", "diagnostics")
 @json_option
 @debug_option
 def list_command(*, kind: str | None, as_json: bool) -> None:
-    """Show statistics, metrics, checks, sinks, sources and diagnostics, those of other packages too.
+    """Show statistics, metrics, checks, sinks, sources, diagnostics and faults, those of other packages too.
 
     \b
     Examples:
@@ -43,6 +43,7 @@ def list_command(*, kind: str | None, as_json: bool) -> None:
 def _entries(kind: str) -> list[dict[str, Any]]:
     from embedwatch.core import Check, Diagnostic, Sink, Source, Statistic
     from embedwatch.core.registry import Plugin, registered
+    from embedwatch.drills.fault import Fault
 
     if kind == "metrics":
         measuring: list[Any] = [*registered(Statistic).values(), *registered(Diagnostic).values()]
@@ -64,6 +65,7 @@ def _entries(kind: str) -> list[dict[str, Any]]:
         "sinks": Sink,
         "sources": Source,
         "diagnostics": Diagnostic,
+        "faults": Fault,
     }
     classes = registered(bases[kind])
     return [{"name": name, "summary": cls.summary(), "module": cls.__module__} for name, cls in classes.items()]

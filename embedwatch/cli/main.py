@@ -11,11 +11,15 @@ import click
 
 from embedwatch import __version__
 from embedwatch.cli.audit import audit_command
+from embedwatch.cli.canary import canary_command
 from embedwatch.cli.compare import compare_command
 from embedwatch.cli.config import config_command
+from embedwatch.cli.drill import drill_command
+from embedwatch.cli.explain import explain_command
 from embedwatch.cli.generate import generate_command
 from embedwatch.cli.list import list_command
 from embedwatch.cli.metrics import metrics_command
+from embedwatch.cli.reference import reference_command
 from embedwatch.cli.rules import rules_command
 from embedwatch.cli.serve import serve_command
 from embedwatch.cli.show import show_command
@@ -32,6 +36,8 @@ Examples:
   embedwatch audit vectors.npy                    judge a file of vectors
   embedwatch audit ./my-model --text texts.txt    judge a model's tokens and its vectors of some texts
   embedwatch compare old.npy new.npy              say whether vectors differ from others, and where
+  embedwatch reference create healthy.npy -o ref  keep a healthy state, to compare with later
+  embedwatch explain found.json drift             say in plain words what a verdict means
   embedwatch show ./run                           show the course of a recorded run
   embedwatch list checks                          show what is checked
 
@@ -114,11 +120,15 @@ def main(*, debug: bool) -> None:
 
 
 main.add_command(audit_command)
+main.add_command(canary_command)
 main.add_command(compare_command)
 main.add_command(config_command)
+main.add_command(drill_command)
+main.add_command(explain_command)
 main.add_command(generate_command)
 main.add_command(list_command)
 main.add_command(metrics_command)
+main.add_command(reference_command)
 main.add_command(rules_command)
 main.add_command(serve_command)
 main.add_command(show_command)

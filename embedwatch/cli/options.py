@@ -7,9 +7,20 @@ from typing import Any, TypeVar
 
 import click
 
-__all__ = ["color_option", "debug_option", "fail_on_option", "json_option", "quiet_option"]
+__all__ = [
+    "POOLINGS",
+    "color_option",
+    "debug_option",
+    "fail_on_option",
+    "json_option",
+    "model_option",
+    "quiet_option",
+    "reading_options",
+]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+POOLINGS = ("mean", "cls", "last", "max")
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only what is not ok, and no progress.")
@@ -28,3 +39,23 @@ fail_on_option = click.option(
     help="Exit with 1 if a verdict is this grave or graver.",
 )
 debug_option = click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
+model_option = click.option(
+    "--model", metavar="MODEL", help="The inputs are files of texts, one a line: encode them with this model."
+)
+_READING = (
+    click.option(
+        "--pooling", type=click.Choice(POOLINGS), help="How token vectors become one; by default as the model says."
+    ),
+    click.option(
+        "--prefix", metavar="TEXT", help='Put before each text, like "query: "; by default as the model says.'
+    ),
+    click.option("--as", "kind", metavar="KIND", help="Read the inputs as this kind; see `embedwatch list sources`."),
+    click.option("--select", metavar="NAME", help="Array, tensor or column to read where a file holds several."),
+)
+
+
+def reading_options(command: Command) -> Command:
+    """Add the options that say how inputs become rows."""
+    for option in reversed(_READING):
+        command = option(command)
+    return command

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -51,7 +52,7 @@ def test_no_difference(old: Path, new: Path) -> None:
     assert lines[0].startswith("new.npy/vectors  600 rows · 16-d · fingerprint ")
     assert lines[1].startswith("  new.npy is compared with old.npy: 1,200 rows, fingerprint ")
     assert lines[2].split()[:5] == ["ok", "drift", "from", "the", "reference"]
-    assert lines[-1] == "1 ok  (exit 0)"
+    assert lines[-1].endswith("ok  (exit 0)")
     assert "drift family p value" in result.stdout
     assert result.stderr == ""
 
@@ -64,7 +65,7 @@ def test_a_difference_names_sizes_rows_and_cells(old: Path, other: Path) -> None
     assert "of the rows or more are foreign" in " ".join(result.stdout.split())
     assert "\n          rows " in result.stdout
     assert "\n          cells " in result.stdout
-    assert result.stdout.rstrip().endswith("1 warn  (exit 1)")
+    assert "2 warn" in result.stdout.splitlines()[-1]
 
 
 @pytest.mark.parametrize(("option", "status"), [("warn", 1), ("fail", 0), ("never", 0)])
@@ -75,12 +76,12 @@ def test_what_fails_the_gate_can_be_chosen(old: Path, other: Path, option: str, 
 def test_too_few_rows_are_no_pass(tmp_path: Path, old: Path) -> None:
     result = run(old, saved(tmp_path / "few.npy", seed=1, count=50), "--fail-on", "never")
     assert result.exit_code == 1
-    assert "50 rows are too few: each side needs 200, the reference twice as many." in result.stdout
-    assert result.stdout.rstrip().endswith("1 unknown  (exit 1)")
+    assert "50 rows are too few: each side needs 100, the reference twice as many." in result.stdout
+    assert re.search(r"\d unknown .*\(exit 1\)$", result.stdout.rstrip())
 
 
 def test_quiet_and_verbose(old: Path, new: Path) -> None:
-    assert run(old, new, "-q").stdout == "1 ok  (exit 0)\n"
+    assert re.fullmatch(r"\d ok  \(exit 0\)\n", run(old, new, "-q").stdout)
     verbose = run(old, new, "-v").stdout
     assert "drift blocks" in verbose
     assert "Rows farthest from the reference" in verbose
@@ -90,14 +91,14 @@ def test_json(old: Path, other: Path) -> None:
     result = run(old, other, "--json", "--level", "0.05")
     data = json.loads(result.stdout)
     assert (data["exit"], data["status"], data["level"], result.exit_code) == (1, "warn", 0.05, 1)
-    (verdict,) = data["verdicts"]
+    verdict = next(each for each in data["verdicts"] if each["check"] == "drift")
     assert {"check", "p_value", "effect", "reason", "remedy"} <= verdict.keys()
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--level", "0"), "`--level` must be from 0.0005 to 1"),
+        (("--level", "0"), "`--level` must be a number from 0.0005 to 1"),
         (("--pooling", "mean"), "`--pooling` must come with"),
         (("--model", "no-such-model"), "no-such-model"),
         (("--as", "no_kind"), "no_kind"),

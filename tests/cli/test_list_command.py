@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from embedwatch.cli import main
 from embedwatch.core import Check, Diagnostic, Sink, Source, Statistic
 from embedwatch.core.registry import Plugin, registered
+from embedwatch.drills.fault import Fault
 
 KINDS: list[tuple[str, type[Plugin]]] = [
     ("statistics", Statistic),
@@ -17,6 +18,7 @@ KINDS: list[tuple[str, type[Plugin]]] = [
     ("sinks", Sink),
     ("sources", Source),
     ("diagnostics", Diagnostic),
+    ("faults", Fault),
 ]
 
 
@@ -46,6 +48,7 @@ def test_all_at_once_and_a_wrong_kind() -> None:
         "sinks",
         "sources",
         "diagnostics",
+        "faults",
     ]
     wrong = CliRunner().invoke(main, ["list", "chekcs"])
     assert wrong.exit_code == 2

@@ -141,9 +141,9 @@ def test_logs_hold_no_data(tmp_path: Path) -> None:
     ("arguments", "told"),
     [
         (["--web.listen-address", ":0"], "`web.listen` must be this machine only"),
-        (["--web.listen-address", "nowhere"], "an address must be [HOST:]PORT"),
+        (["--web.listen-address", "nowhere"], "`web.listen[0]` must be an address: [HOST:]PORT"),
         (["-c", "none.yaml"], "none.yaml: must be a readable file"),
-        (["--log.level", "loud"], "`log.level`: input should be 'debug', 'info', 'warning' or 'error'"),
+        (["--log.level", "loud"], "`log.level` must be 'debug', 'info', 'warning' or 'error', got 'loud'"),
         (["--log.format", "xml"], "`log.format`"),
     ],
 )
@@ -176,7 +176,7 @@ def test_check(tmp_path: Path) -> None:
         ("log: {level: xyz}", "choose one of them"),
         ("sources: [{kind: checkpoint, path: x, name: n}]", 'did you mean "checkpoints"?'),
         ("sources: [{kind: files, path: /, name: /n}]", "must be one line of up to 200 letters"),
-        ("sources: [{kind: files, path: /}]", "`sources[0].name`: must be given; add it"),
+        ("sources: [{kind: files, path: /}]", "`sources[0].name` must be given, got nothing; add it"),
         ("evaluation: {only: [normz]}", 'did you mean "norm"?'),
         ("evaluation: {skip: [colapse]}", 'did you mean "collapse"?'),
         ("sinks: ['jsonl:']", "must be written jsonl:PATH"),

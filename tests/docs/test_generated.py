@@ -9,10 +9,17 @@ from typing import Any
 import pytest
 
 from embedwatch.core import Check, Diagnostic, Limit, Metric, Sink, Source, Statistic
+from embedwatch.drills.fault import Fault
 from tests.docs.generator import DOCS, load
 
 generate = load()
-PAGES = {"metrics.md": (Statistic, Diagnostic), "checks.md": (Check,), "sources.md": (Source,), "sinks.md": (Sink,)}
+PAGES = {
+    "metrics.md": (Statistic, Diagnostic),
+    "checks.md": (Check,),
+    "sources.md": (Source,),
+    "sinks.md": (Sink,),
+    "faults.md": (Fault,),
+}
 
 
 def read(page: str) -> str:

@@ -61,7 +61,7 @@ class LiveTraining:
         self.each_step: Callable[[], None] | None = None
         """Done after every step, until it is taken away."""
         self.planting = False
-        """Whether the first layer puts out a row of NaN for each text: of one row in a batch, sampling may miss two looks."""
+        """Whether the first layer puts out a row of NaN for each text: sampling may miss a single one at two looks."""
         self.monitor: Monitor = watch(self.model, sinks=sinks, tokenizer=tokenizer, budget=None, **options)
         self.model.layers[0].register_forward_hook(self._plant, prepend=True)
         self._asked: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()

@@ -113,6 +113,20 @@ def test_a_rate_a_thousand_times_too_high() -> None:
 def test_a_rate_that_kicks_every_eight_steps() -> None:
     training = train(steps=120, window=20, rate_of=lambda step: 0.3 if step > 20 and step % 8 == 0 else 1e-3)
     assert "loss_divergence" in found(training)
+    assert ("rate_kicks", "training", "warn") in training.found
+
+
+def test_kicks_that_the_loss_does_not_show() -> None:
+    training = train(steps=120, window=20, rate_of=lambda step: 6e-3 if step > 20 and step % 8 == 0 else 1e-3)
+    assert ("rate_kicks", "training", "warn") in training.found
+
+
+@pytest.mark.parametrize("cycle", [8, 20, 60])
+def test_warm_restarts_are_no_kicks(cycle: int) -> None:
+    def restarted(step: int) -> float:
+        return 1e-5 + 5e-4 * (1 + math.cos(math.pi * (step % cycle) / cycle))
+
+    assert "rate_kicks" not in train(steps=120, window=20, rate_of=restarted).checks
 
 
 def test_weights_that_begin_too_wide_are_no_divergence() -> None:
