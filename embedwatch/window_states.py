@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 from collections.abc import Mapping
 from typing import Any
@@ -25,7 +26,7 @@ MOST_BYTES = 256 << 20
 """Statistics that could grow beyond are not made. The largest by default, at D = 1,536, takes 20 MB."""
 MOST_HEADER = 8 << 20
 MOST_TIMES = 4
-"""A setting that is a number may be so many times the default: time and memory grow with it."""
+"""A whole number among settings may be so many times the default: time and memory grow with it."""
 MOST_MEASUREMENTS = 4_096
 NAME = "window"
 SCHEMA = 1
@@ -176,10 +177,12 @@ def _made(name: str, entry: Any) -> AnyStatistic:
 def _check_settings(name: str, settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
     for key, value in settings.items():
         default: Any = defaults.get(key)
-        number = isinstance(value, int | float) and not isinstance(value, bool)
+        whole = isinstance(value, int) and not isinstance(value, bool)
         if key not in defaults or type(value) is not type(default) or isinstance(value, list | dict):
             raise InputError(f"settings of {name} must be of the kinds it has by default; use those of this version")
-        if number and default and not abs(value) <= MOST_TIMES * abs(default):
+        if isinstance(value, float) and not math.isfinite(value):
+            raise InputError(f"settings of {name} must be finite, got others; use those of this version")
+        if whole and default and not abs(value) <= MOST_TIMES * abs(default):
             raise InputError(
                 f"settings of {name} must be at most {MOST_TIMES} times the default, got more; use smaller ones"
             )

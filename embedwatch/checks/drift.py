@@ -160,7 +160,7 @@ class Drift(Check):
         threshold.
         """
         del reference
-        p_value, rows = snapshot.number(P_VALUE), _whole(snapshot, "drift_rows", snapshot.provenance.rows)
+        p_value, rows = _probability(snapshot), _whole(snapshot, "drift_rows", snapshot.provenance.rows)
         known = self._known(snapshot, rows)
         effects = _effects([snapshot])
         level = Limit(warn=self.level, side="below")
@@ -207,7 +207,7 @@ class Drift(Check):
         accepted = max(1 / self.level, evaluations if level is None else 2 * evaluations)
         found = plan(max(map(_ratio, windows)), accepted)
         together = windows[-(MOST_WINDOWS if found is None else found.windows) :]
-        p_values = [number for each in together if (number := each.number(P_VALUE)) is not None]
+        p_values = [number for each in together if (number := _probability(each)) is not None]
         total = accumulate(p_values, accepted if found is None else found.threshold)
         spaces = "" if shared == 1 else f" over {shared:,} spaces"
         words = f"{self.budget}{spaces} at {per_day:,.4g} evaluations a day"
@@ -278,6 +278,12 @@ def _too_short(snapshot: Snapshot, looks: Looks) -> str:
         f"The reference is too short beside so long a window for {looks.budget}: its own sampling error weighs more "
         f"than any number of windows. Take one with at least three times the rows.{rows}"
     )
+
+
+def _probability(snapshot: Snapshot) -> float | None:
+    """Return the p-value, if it is one."""
+    number = snapshot.number(P_VALUE)
+    return number if number is not None and 0 <= number <= 1 else None
 
 
 def _whole(snapshot: Snapshot, name: str, otherwise: int) -> int:
