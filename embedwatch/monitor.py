@@ -201,7 +201,7 @@ class Monitor:
         self._attachment.attach()
         _monitors[self.model] = weakref.ref(self)
         _alive.add(self)
-        self._rounds.evaluator.put(self._courses.expect)
+        self._rounds.evaluator.put(self._courses.expect, extra=True)  # part of the start
         self.examine()
         log.info("embedwatch: watching %s, at most %.0f MB", self.name, self.memory() / 1e6)
 

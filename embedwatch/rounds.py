@@ -37,6 +37,8 @@ CHUNK_LOOKS = 4
 """The evaluator gets the rows of so many looks at once: many small updates cost more than one."""
 SERVING_SECONDS = 60.0
 """Outside training a window is open for at least so long."""
+ASK_AGAIN = 1.0
+"""Seconds of the model's work after which a pause is looked at again."""
 ACCUMULATED = 64
 """So many forward passes with gradients may make one step of an optimizer."""
 IDLE_SECONDS = 60.0
@@ -212,7 +214,8 @@ class Rounds:
                 spent = self._spent()
                 until = self.budget.affordable_at(spent["ours"])
                 self.pulse.paused = spent["busy"] < until
-                self._affordable_at = until + self._zero["busy"]  # to ask at each step would cost more than looks do
+                # to ask at each step would cost more than looks do; what the start took may yet prove to be none of it
+                self._affordable_at = self._zero["busy"] + min(until, spent["busy"] + ASK_AGAIN)
         self._seconds += time.thread_time() - began
 
     def _compare_tables(self) -> None:

@@ -18,7 +18,7 @@ import pytest
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
 
-EXPECTED_SKIPS: tuple[str, ...] = ("a disk of its own needs root and mount",)  # a container may forbid mounting
+EXPECTED_SKIPS: tuple[str, ...] = ("a disk of its own needs root and mount", "there is no device that works by itself")
 """Beginnings of skip reasons that are right even where everything is installed. Keep it short, and say why."""
 
 hypothesis.settings.register_profile("default", deadline=None, derandomize=bool(os.environ.get("CI")), print_blob=True)

@@ -159,6 +159,18 @@ CHANGES = (
         "Look for lossy compression or a faulty layer; encode again.",
     ),
     Change(
+        "rotation",
+        "the space was rotated a little",
+        (FILLED, Sign("emptied", 0, 0), Sign("lead", 0.95), *SAME_SPECTRUM),
+        MODEL,
+    ),
+    Change(
+        "settings",
+        "the way from input to vectors changed: no content fills directions that the model leaves empty",
+        (FILLED,),
+        f"Find what changed between input and vectors. {RESTORE}",
+    ),
+    Change(
         "norms",
         "norms changed, directions did not",
         (Sign("grown", 0.01), Sign("offset", most=0.05), Sign("concentration", 0.85, 1.13), *KEPT),
@@ -200,12 +212,12 @@ OF_DATA = ("content", "mix")
 class WhatChanged(Check):
     """Rows that differ from those of the reference have a name for what was done to them.
 
-    One of: truncation, rotation, model, normalisation, precision, rank, pooling, collapse, noise, norms, content, mix;
-    nothing; other. Truncation, normalisation and precision are told always; the others where `drift_p_value` is at or
-    below the level, in three windows in a row where there is a History. Content and mix warn and fail at the sizes at
-    which `drift` does; everything else is a change of the way from input to vectors, and warns however small it is.
-    Lower precision alone, which the p-value does not show, is told and alarms nobody. A window of unpaired rows cannot
-    tell everything: the next nearest name is said, and what would settle it.
+    One of: truncation, rotation, model, normalisation, precision, rank, pooling, noise, settings, norms, collapse,
+    content, mix; nothing; other. Truncation, normalisation and precision are told always; the others where
+    `drift_p_value` is at or below the level, in three windows in a row where there is a History. Content and mix warn
+    and fail at the sizes at which `drift` does; everything else is a change of the way from input to vectors, and warns
+    however small it is. Lower precision alone, which the p-value does not show, is told and alarms nobody. A window of
+    unpaired rows cannot tell everything: the next nearest name is said, and what would settle it.
 
     Args:
         level: share of healthy windows that may be called different.

@@ -18,6 +18,8 @@ ROUNDING = 1e-7
 """Share of the total variance that rounding may leave in empty directions."""
 UNUSED = 1e-12
 """Mean share of a row's square in a coordinate that is nothing but zeros."""
+NO_SPREAD = 1e-10
+"""Variance of rows of length 1 that is nothing but rounding."""
 LEADING = 16
 SORTED = 12
 LEAD_PART, TAIL_PART = 10, 4
@@ -131,7 +133,7 @@ def changes(before: Sums, now: Sums, by: Directions, *, known: Spectrum | None =
         return Changes()
     trailing = _trailing(now) - _trailing(before)
     totals = [float(side.scatter.trace() + side.outside) / (side.rows - 1) for side in (before, now)]
-    if min(totals) <= UNUSED:
+    if min(totals) <= NO_SPREAD:
         return Changes(trailing=max(0, trailing))
     offset, aside, concentration = _means(before, now, by, totals)
     spectra = [known or spectrum_of(before), spectrum_of(now)]

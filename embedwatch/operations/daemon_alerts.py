@@ -99,7 +99,12 @@ def _reference_old() -> Alert:
         "compare it with the old one by `embedwatch compare`, and reload.",
         trial=Trial(
             signals=(
-                Signal(metric, {"model": "bert", "place": "pooled", "segment": "all"}, healthy=0, faulty=-oldest - 1),
+                Signal(
+                    metric,
+                    {"model": "bert", "place": "pooled", "segment": "all"},
+                    healthy=-0.8 * oldest,
+                    faulty=-oldest - 1,
+                ),
             ),
             labels={"model": "bert", "place": "pooled"},
             description=f"bert: the reference of pooled was created more than {OLD_DAYS} days ago.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -44,7 +45,7 @@ class Reference:
     left_out: tuple[str, ...] = ()
     _frozen: dict[str, Frozen] = field(default_factory=dict, init=False, repr=False)
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """16 hex digits that change with anything that windows are compared with."""
         marks = {name: torch.tensor(list(bytes.fromhex(self.frozen(name).fingerprint))) for name in self.maps}

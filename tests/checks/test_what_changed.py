@@ -70,6 +70,7 @@ SIGNATURES: Mapping[str, Mapping[str, float]] = {
     "pooling": {"offset": 0.21, "aside": 0.2, "common": 0.7, "lead": 0.97},
     "collapse": {"concentration": 1.2, "offset": 0.03, "norm": 0.95},
     "noise": {"filled": 800, "transformation_empty_dimensions{side=window}": 0, "lead": 0.98, "tail": 1.08},
+    "settings": {"filled": 600, "lead": 0.96, "tail": 1.05, "offset": 0.06, "concentration": 0.8},
     "norms": {
         "norm": 1.05,
         "transformation_unit_ratio{side=reference}": 0.0,
@@ -116,6 +117,14 @@ def test_some_changes_are_told_where_drift_is_silent(name: str, numbers: dict[st
 def test_where_the_reference_has_no_empty_directions_its_last_ones_tell(name: str, numbers: dict[str, float]) -> None:
     assert WhatChanged().named(snapshot({**numbers, **SURE, "filled": None})) == name
     assert WhatChanged().named(snapshot({**numbers, **SURE})) != name
+
+
+@pytest.mark.parametrize("more", [{}, {"drift_foreign_ratio": 0.05, "tail": 1.1}, {"moved": 0.2, "aside": 0.06}])
+def test_no_content_fills_directions_that_the_model_leaves_empty(more: dict[str, float]) -> None:
+    """A turn by a few degrees moves nothing else that is far from chance."""
+    assert WhatChanged().named(snapshot({"filled": 500, "lead": 0.99, **more, **SURE})) == "rotation"
+    few = {"transformation_empty_dimensions{side=window}": None}  # fewer rows than twice the dimensions
+    assert WhatChanged().named(snapshot({"filled": 500, "lead": 0.99, **more, **few, **SURE})) == "settings"
 
 
 def test_every_change_of_the_table_can_be_reached() -> None:

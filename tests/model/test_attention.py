@@ -83,14 +83,14 @@ class TestAgainstTorch:
         check(found, theirs(x, x, x, attn_mask=bias.flatten(0, 1))[0])
 
     def test_gradients(self) -> None:
-        ours, theirs = pair()
-        x = randn(B, T, D)
+        ours, theirs = (module.double() for module in pair())
+        x = randn(B, T, D).double()
         ours(x).square().sum().backward()
         theirs(x, x, x)[0].square().sum().backward()
         expected = theirs.in_proj_weight.grad
         assert expected is not None
         found = [linear.weight.grad for linear in (ours.to_query, ours.to_key, ours.to_value)]
-        torch.testing.assert_close(torch.cat([g for g in found if g is not None]), expected, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(torch.cat([g for g in found if g is not None]), expected, atol=1e-9, rtol=1e-9)
 
 
 class TestFormula:
