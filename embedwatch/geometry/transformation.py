@@ -133,7 +133,8 @@ def changes(before: Sums, now: Sums, by: Directions, *, known: Spectrum | None =
         return Changes()
     trailing = _trailing(now) - _trailing(before)
     totals = [float(side.scatter.trace() + side.outside) / (side.rows - 1) for side in (before, now)]
-    if min(totals) <= NO_SPREAD:
+    spreads = [float(side.scatter.trace()) / (side.rows - 1) for side in (before, now)]
+    if min(spreads) <= NO_SPREAD:  # directions of nothing are any
         return Changes(trailing=max(0, trailing))
     offset, aside, concentration = _means(before, now, by, totals)
     spectra = [known or spectrum_of(before), spectrum_of(now)]
