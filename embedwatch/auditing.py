@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,19 +20,17 @@ from embedwatch.core.snapshot import Snapshot, Space
 from embedwatch.core.source import Source
 from embedwatch.core.verdict import STATUSES, Status, Verdict, worst
 from embedwatch.judging import Judge
+from embedwatch.reading import Progress, silent
 from embedwatch.references.beside import Beside, ReferenceOf, beside_of
 from embedwatch.selection import Selection
 from embedwatch.sources import open_source
 from embedwatch.window import Window
 
-__all__ = ["AUDIT_SCHEMA", "Audit", "Judged", "Progress", "audit"]
+__all__ = ["AUDIT_SCHEMA", "Audit", "Judged", "audit"]
 
 AUDIT_SCHEMA = 1
 """Version of the JSON that an Audit writes."""
 ONLY_TOKENS = "only the token table is judged; --text FILE judges the model's vectors of texts too"
-
-Progress = Callable[[str, "int | None"], AbstractContextManager[Callable[[int], None]]]
-"""Called with a description and the number of rows, where it is known; the context takes the rows done so far."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +139,7 @@ def audit(
     _check_options(text=text, labels=labels, pooling=pooling, prefix=prefix)
     options = _Options(text, labels, kind, select, pooling, prefix)
     opened = [pair for given in inputs for pair in _open(given, options)]
-    work = _Work(tuple(only), tuple(skip), tuple(sinks), exhibits, progress or _silent, boundary, reference_of)
+    work = _Work(tuple(only), tuple(skip), tuple(sinks), exhibits, progress or silent, boundary, reference_of)
     if any(labelled for _, labelled in opened):  # a table of tokens has nothing to say where only groups are asked for
         opened = [(source, labelled) for source, labelled in opened if labelled or work.works_unlabelled()]
     judged = [work.judge(source, labelled=labelled) for source, labelled in opened]
@@ -198,12 +195,6 @@ def _open(given: str | os.PathLike[str] | Source, options: _Options) -> Iterator
     yield source, False
     ways = {"pooling": options.pooling, "prefix": options.prefix}
     yield EncodedTexts(source.subject, Path(options.text), labels=file, **ways), file is not None
-
-
-@contextmanager
-def _silent(description: str, rows: int | None) -> Iterator[Callable[[int], None]]:
-    del description, rows
-    yield lambda done: None
 
 
 @dataclass(frozen=True)

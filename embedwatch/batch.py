@@ -5,7 +5,7 @@ Values that several statistics need (finite mask, norms, unit rows, moments) are
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import accumulate
@@ -84,6 +84,11 @@ class _Rows:
         """Cut into consecutive batches of these sizes."""
         ends = list(accumulate(sizes))
         return [self.take(slice(end - size, end)) for size, end in zip(sizes, ends, strict=True)]
+
+    def chunks(self: RowsT, size: int) -> Iterator[RowsT]:
+        """Yield consecutive batches of this size, the last one shorter; none where there are no rows."""
+        for start in range(0, len(self), size):
+            yield self.take(slice(start, start + size))
 
     @classmethod
     def concat(cls: type[RowsT], batches: Sequence[RowsT]) -> RowsT:
@@ -175,6 +180,12 @@ class VectorBatch(_Rows):
         for name in ("norms", "content"):
             if name in self.__dict__:
                 taken.__dict__[name] = self.__dict__[name][index]
+        return taken
+
+    def ordered(self, start: int) -> VectorBatch:
+        """Return the batch with places in a stream from this one on; what is cached goes with it."""
+        taken = self.take(slice(None))
+        taken.order = torch.arange(start, start + len(self))
         return taken
 
     @classmethod

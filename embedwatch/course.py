@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import torch
-
 from embedwatch.batch import VectorBatch
 from embedwatch.core.boundary import Boundary
 from embedwatch.core.exhibit import Exhibit
@@ -99,11 +97,12 @@ class Course:
         return Window([*self.statistics(), *compared], boundary=self.boundary)
 
     def update(self, batch: Any) -> None:
-        """Add a batch to the open window; rows are numbered through, since what compares them goes by their order."""
-        if isinstance(batch, VectorBatch) and batch.order is None:
-            batch = replace(batch, order=torch.arange(len(batch)) + self.window.rows)
-        if self._beside is not None and isinstance(batch, VectorBatch) and not self._beside.fits(batch.dimension):
-            self._beside.leave(self.window)  # those of the right dimension would not be all of the window
+        """Add a batch to the open window; rows that are compared are numbered through: what compares goes by order."""
+        if self._beside is not None and isinstance(batch, VectorBatch):
+            if batch.order is None:
+                batch = batch.ordered(self.window.rows)
+            if not self._beside.fits(batch.dimension):
+                self._beside.leave(self.window)  # those of the right dimension would not be all of the window
         self.window.update(batch)
         if self.gathering is not None and isinstance(batch, VectorBatch):
             with self.boundary.guard("reference", self.space.place):

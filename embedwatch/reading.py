@@ -14,6 +14,7 @@ from torch import Tensor
 from embedwatch.batch import VectorBatch
 from embedwatch.core.errors import InputError, UsageError
 from embedwatch.core.source import Source
+from embedwatch.geometry.unit_length import have_unit_length
 from embedwatch.sources import open_source
 
 __all__ = ["COARSER", "Given", "Progress", "RowReader", "coarser", "open_rows", "silent"]
@@ -22,8 +23,6 @@ Given = str | os.PathLike[str] | Source
 Progress = Callable[[str, "int | None"], AbstractContextManager[Callable[[int], None]]]
 """Called with a description and the number of rows, where it is known; the context takes the rows done so far."""
 COARSER = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
-UNIT_LENGTH = 2e-3
-"""Norms within this of 1 are those of normalised rows, also in half precision."""
 PEEK_ROWS = 256
 """Rows that are read first, to see what they are."""
 
@@ -133,7 +132,7 @@ class RowReader:
                 finite = cast.finite
                 self.rows += len(batch)
                 self.nonfinite += int((~finite).sum())
-                self.unit += int((((cast.norms - 1).abs() < UNIT_LENGTH) & finite).sum())
+                self.unit += int((have_unit_length(cast.norms) & finite).sum())
                 self.content = (self.content + int(cast.content.sum())) % 2**64
                 yield cast
                 advance(self.rows)

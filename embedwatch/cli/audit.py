@@ -21,8 +21,9 @@ from embedwatch.cli.options import (
 if TYPE_CHECKING:
     from rich.console import Console as Terminal
 
-    from embedwatch.auditing import Audit, Progress
+    from embedwatch.auditing import Audit
     from embedwatch.core.sink import Sink
+    from embedwatch.reading import Progress
 
 __all__ = ["EXIT_INTERNAL", "EXIT_JUDGED", "EXIT_OK", "audit_command", "progress_bar"]
 

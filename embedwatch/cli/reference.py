@@ -79,14 +79,11 @@ def create_command(
     """
     from embedwatch.cli.terminals import open_terminals
     from embedwatch.core.boundary import Boundary
-    from embedwatch.core.errors import InputError
-    from embedwatch.references import create_reference, is_reference, load_reference, save_reference
+    from embedwatch.references import check_target, create_reference, load_reference, save_reference
 
     _, errors = open_terminals(color)
     target, boundary = Path(output), Boundary()
-    if target.exists() and not (replace and is_reference(target)):
-        what = "a reference; --replace replaces it" if is_reference(target) else "something else; choose another name"
-        raise InputError(f"{target} must not exist, got {what}")
+    check_target(target, replace=replace)  # before hours of reading
     progress = None if quiet or as_json or not errors.is_terminal else progress_bar(errors)
     with in_options(create_command):
         made = create_reference(
@@ -101,7 +98,7 @@ def create_command(
     for (stage, name), count in boundary.errors.items():
         click.echo(f"embedwatch: {stage} {name!r} failed, {count} in all; what it would say is missing", err=True)
     if not quiet or as_json:
-        _show(load_reference(target), target, as_json=as_json)
+        _show(made, target, as_json=as_json)
     return 2 if boundary.errors else 0
 
 

@@ -7,15 +7,14 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["are_unit", "chosen", "kept_unit", "random_basis", "thinned", "topics_of", "turned"]
+from embedwatch.geometry.unit_length import have_unit_length
 
-UNIT_LENGTH = 2e-3
-"""Norms within this of 1 are those of normalised rows, also in half precision."""
+__all__ = ["are_unit", "chosen", "kept_unit", "random_basis", "thinned", "topics_of", "turned"]
 
 
 def are_unit(rows: Tensor) -> bool:
     """Return whether all rows have length 1."""
-    return len(rows) > 0 and bool(((rows.norm(dim=1) - 1).abs() < UNIT_LENGTH).all())
+    return len(rows) > 0 and bool(have_unit_length(rows.norm(dim=1)).all())
 
 
 def kept_unit(changed: Tensor, rows: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from embedwatch.references.creating import create_reference
 from embedwatch.references.fitting import Fitting, compared_statistics
-from embedwatch.references.folder import is_reference, load_reference, save_reference
+from embedwatch.references.folder import check_target, is_reference, load_reference, save_reference
 from embedwatch.references.origin import Origin, Part
 from embedwatch.references.reference import Reference
 
@@ -11,6 +11,7 @@ __all__ = [
     "Origin",
     "Part",
     "Reference",
+    "check_target",
     "compared_statistics",
     "create_reference",
     "is_reference",

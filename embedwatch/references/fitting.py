@@ -14,6 +14,7 @@ from embedwatch.core.errors import EmbedwatchError, InputError
 from embedwatch.core.registry import registered
 from embedwatch.core.snapshot import Space
 from embedwatch.core.statistic import Statistic
+from embedwatch.geometry.unit_length import have_unit_length
 from embedwatch.references.kept_rows import KeptRows, Names, empty_sample, offer
 from embedwatch.references.origin import Origin, Part
 from embedwatch.references.reference import Reference
@@ -25,8 +26,6 @@ __all__ = ["LEAST_ROWS", "Fitting"]
 
 LEAST_ROWS = 200
 """Half of them fit, and ten blocks of ten calibrate."""
-UNIT_LENGTH = 2e-3
-"""Norms within this of 1 are those of normalised rows, also in half precision."""
 
 
 class Fitting:
@@ -87,7 +86,7 @@ class Fitting:
         self._dtype = self._dtype or str(batch.rows.dtype).removeprefix("torch.")
         self._finite += len(batch.clean)
         if len(batch.clean):
-            self._is_unit &= bool(((batch.clean.norms - 1).abs() < UNIT_LENGTH).all())
+            self._is_unit &= bool(have_unit_length(batch.clean.norms).all())
         if self._sample is not None:
             offer(self._sample, batch)
         early = is_early(batch, self.fitted)

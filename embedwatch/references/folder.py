@@ -24,7 +24,7 @@ from embedwatch.sketches import ComparedStatistic, Frozen
 from embedwatch.whole_files import write_whole
 from embedwatch.window_states import read_metadata, read_tensors, window_from, window_to_bytes
 
-__all__ = ["MANIFEST", "is_reference", "load_reference", "save_reference"]
+__all__ = ["MANIFEST", "check_target", "is_reference", "load_reference", "save_reference"]
 
 SCHEMA = 1
 MANIFEST = "reference.json"
@@ -44,11 +44,20 @@ def is_reference(path: Path) -> bool:
     return (path / MANIFEST).is_file()
 
 
-def save_reference(reference: Reference, path: Path, *, replace: bool = False) -> None:
-    """Write a reference under another name, then rename it."""
+def check_target(path: Path, *, replace: bool) -> None:
+    """Refuse a path where something is that a reference does not replace.
+
+    Raises:
+        InputError: saying what is there.
+    """
     if path.exists() and not (replace and is_reference(path)):
         what = "a reference; --replace replaces it" if is_reference(path) else "something else; choose another name"
         raise InputError(f"{path} must not exist, got {what}")
+
+
+def save_reference(reference: Reference, path: Path, *, replace: bool = False) -> None:
+    """Write a reference under another name, then rename it."""
+    check_target(path, replace=replace)
     content = {
         MAPS: _pack({name: dict(arrays) for name, arrays in reference.maps.items()}, {}),
         CALIBRATING: _states(reference.calibrating, with_rows=reference.kept is not None),

@@ -108,8 +108,7 @@ class DriftMap:
     def mapped(self, rows: VectorBatch) -> Iterator[Mapped]:
         """Yield finite, numbered rows under the map, a chunk at a time."""
         centres = self.centres.to(rows.rows)
-        for start in range(0, len(rows), CHUNK):
-            part = rows.take(slice(start, start + CHUNK))
+        for part in rows.chunks(CHUNK):
             features = block_features(part.rows, part.norms, self.whitening, self._norm)
             apart, cells = torch.cdist(part.rows, centres).min(1)
             yield Mapped(part.numbers, features, cells, apart)

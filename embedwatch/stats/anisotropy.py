@@ -104,9 +104,8 @@ class Anisotropy(ComparedStatistic):
 
     def add(self, batch: VectorBatch) -> None:
         """Add a batch whose dimension fits."""
-        unit = batch.clean.unit
-        for start in range(0, len(unit), CHUNK):
-            part = unit[start : start + CHUNK]
+        for chunk in batch.clean.directed.chunks(CHUNK):
+            part = chunk.unit
             here = self._map.turn(part)
             mean = here.double().mean(0)
             centred = here - mean.to(here)

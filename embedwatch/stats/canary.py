@@ -26,6 +26,7 @@ from embedwatch.geometry.pairs import (
     used_width,
 )
 from embedwatch.geometry.procrustes import held_out
+from embedwatch.geometry.unit_length import UNIT_LENGTH, have_unit_length
 from embedwatch.sketches.base import BatchStatistic
 from embedwatch.sketches.example_pairs import example_pairs, paired_by_loops
 from embedwatch.sketches.pair_sample import PairSample, pair_keys
@@ -35,8 +36,6 @@ LEAST_FLOOR = 1e-9
 MOST_TEXTS = 1024
 NEIGHBOURS = 5
 NAMED_TEXTS = 50
-UNIT_LENGTH = 2e-3
-"""Norms within this of 1 are those of normalised rows, also in half precision."""
 QUANTILES = {"0.5": 0.5, "0.9": 0.9, "1": 1.0}
 NORM_QUANTILES = {"0": 0.0, "0.5": 0.5, "1": 1.0}
 SIDES = ("then", "now")
@@ -311,7 +310,7 @@ def _values(found: _Compared) -> Numbers:
     ratios = norms["now"] / norms["then"]
     return {
         **{f"{NORM.name}{{q={name}}}": float(ratios.quantile(q)) for name, q in NORM_QUANTILES.items()},
-        **{f"{UNIT.name}{{side={s}}}": float(((norms[s] - 1).abs() < UNIT_LENGTH).double().mean()) for s in SIDES},
+        **{f"{UNIT.name}{{side={s}}}": float(have_unit_length(norms[s]).double().mean()) for s in SIDES},
         **{f"{DIMENSION.name}{{side={side}}}": used_width(rows[side]) for side in SIDES},
         **{
             f"{GRID.name}{{side={side},grid={grid}}}": float(on_grid(rows[side], grid).double().mean())

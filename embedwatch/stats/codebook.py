@@ -118,9 +118,8 @@ class Codebook(ComparedStatistic):
 
     def add(self, batch: VectorBatch) -> None:
         """Add a batch whose dimension fits."""
-        rows = batch.clean.rows
-        for start in range(0, len(rows), CHUNK):
-            apart, order = _nearest(self._units.apply(rows[start : start + CHUNK]), self._centres)
+        for part in batch.clean.chunks(CHUNK):
+            apart, order = _nearest(self._units.apply(part.rows), self._centres)
             self._take(apart, order)
 
     def _take(self, apart: Tensor, order: Tensor) -> None:

@@ -103,9 +103,7 @@ class Frechet(ComparedStatistic):
 
     def add(self, batch: VectorBatch) -> None:
         """Add a batch whose dimension fits."""
-        clean = batch.clean
-        for start in range(0, len(clean), CHUNK):
-            part = clean.take(slice(start, start + CHUNK))
+        for part in batch.clean.chunks(CHUNK):
             here, odd = self._map.coordinates(part.rows), (part.keys & 1).bool()
             for half, rows in zip(self._halves, (here[~odd], here[odd]), strict=True):
                 _add(half, rows)

@@ -103,11 +103,9 @@ class KernelDistance(ComparedStatistic):
 
     def add(self, batch: VectorBatch) -> None:
         """Add a batch whose dimension fits."""
-        clean = batch.clean
         if batch.ids is None:
             return
-        for start in range(0, len(clean), CHUNK):
-            part = clean.take(slice(start, start + CHUNK))
+        for part in batch.clean.chunks(CHUNK):
             features = doubled_features(self._units.apply(part.rows), self._frequencies)
             self._blocks.add(part.numbers, features.flatten(1))
 

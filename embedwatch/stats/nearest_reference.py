@@ -113,9 +113,7 @@ class NearestReference(ComparedStatistic):
 
     def add(self, batch: VectorBatch) -> None:
         """Add a batch whose dimension fits."""
-        clean = batch.clean
-        for start in range(0, len(clean), CHUNK):
-            part = clean.take(slice(start, start + CHUNK))
+        for part in batch.clean.chunks(CHUNK):
             distance = self._distance(part.rows)
             self._totals.add("rows", len(distance))
             self._totals.add("distance", distance.sum())

@@ -99,9 +99,8 @@ class SlicedWasserstein(ComparedStatistic):
 
     def add(self, batch: VectorBatch) -> None:
         """Add a batch whose dimension fits."""
-        rows = batch.clean.rows
-        for start in range(0, len(rows), CHUNK):
-            heights = self._heights(rows[start : start + CHUNK])
+        for part in batch.clean.chunks(CHUNK):
+            heights = self._heights(part.rows)
             count, inner = self._edges.shape
             places = torch.searchsorted(self._edges.to(heights.device), heights)  # (P, n)
             flat = (places + torch.arange(count, device=places.device)[:, None] * (inner + 1)).flatten()

@@ -15,6 +15,7 @@ from embedwatch.core.errors import MergeError
 from embedwatch.core.measurement import Measurement, Metric
 from embedwatch.geometry.precision import exact_values, on_levels
 from embedwatch.geometry.transformation import Changes, Directions, Spectrum, Sums, changes, spectrum_of
+from embedwatch.geometry.unit_length import have_unit_length
 from embedwatch.sketches import (
     Additive,
     ComparedStatistic,
@@ -27,8 +28,6 @@ from embedwatch.sketches import (
 )
 from embedwatch.sketches.compared import REFERENCE
 
-UNIT_LENGTH = 2e-3
-"""Norms within this of 1 are those of normalised rows, also in half precision."""
 KNOWN = 4
 """References whose spectra are remembered."""
 MOST_LOG = 700.0
@@ -151,11 +150,8 @@ class Transformation(ComparedStatistic):
 
     def add(self, batch: VectorBatch) -> None:
         """Add a batch whose dimension fits."""
-        clean = batch.clean
-        directed, unit = clean.directed, clean.unit
-        for start in range(0, len(directed), CHUNK):
-            part = slice(start, start + CHUNK)
-            self._add(directed.rows[part], directed.norms[part], unit[part])
+        for part in batch.clean.directed.chunks(CHUNK):
+            self._add(part.rows, part.norms, part.unit)
 
     def _add(self, rows: Tensor, norms: Tensor, unit: Tensor) -> None:
         """Add rows that have a direction: (N, D), (N,) and (N, D)."""
@@ -172,7 +168,7 @@ class Transformation(ComparedStatistic):
         logs = norms.double().log()
         totals.add("logs", logs.sum())
         totals.add("log_squares", logs.square().sum())
-        totals.add("unit", ((norms - 1).abs() < UNIT_LENGTH).sum())
+        totals.add("unit", have_unit_length(norms).sum())
         totals.add("cells", torch.bincount(cells, minlength=count))
         totals.add("cell_sums", white.new_zeros(count, white.shape[1]).index_add_(0, cells, white))
         totals.add("cell_squares", squares.new_zeros(count).index_add_(0, cells, squares))
@@ -256,7 +252,7 @@ class Transformation(ComparedStatistic):
             "energy": unit.square().sum(0),
             "logs": norms.log().sum(),
             "log_squares": norms.log().square().sum(),
-            "unit": ((norms - 1).abs() < UNIT_LENGTH).sum(),
+            "unit": have_unit_length(norms).sum(),
             "cells": member.sum(0).long(),
             "cell_sums": member.T @ white,
             "cell_squares": member.T @ white.square().sum(1),

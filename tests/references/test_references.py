@@ -281,7 +281,8 @@ class Hostile(Source, register=False):
 
     @classmethod
     def open(cls, path: Path, *, select: str | None = None, labels: str | None = None) -> Source:
-        raise NotImplementedError
+        del path, select, labels
+        return cls()
 
     def batches(self, size: int) -> Iterator[VectorBatch]:
         for part in stream(600, seed=3).split(min(size, 100)):
