@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from embedwatch.cli.exits import EXIT_INTERNAL, EXIT_JUDGED, EXIT_OK, is_grave, judged_any, tell_errors
 from embedwatch.cli.options import (
     color_option,
     debug_option,
@@ -25,9 +26,7 @@ if TYPE_CHECKING:
     from embedwatch.core.sink import Sink
     from embedwatch.reading import Progress
 
-__all__ = ["EXIT_INTERNAL", "EXIT_JUDGED", "EXIT_OK", "audit_command", "progress_bar"]
-
-EXIT_OK, EXIT_JUDGED, EXIT_INTERNAL = 0, 1, 2
+__all__ = ["audit_command", "progress_bar"]
 
 
 @click.command("audit", short_help="Judge files of vectors, a model's token table, its vectors of texts.")
@@ -95,17 +94,14 @@ def audit_command(
         click.echo(json.dumps({**result.to_json(), "exit": status}, ensure_ascii=False, indent=2))
     else:
         terminal.print(_final_line(result, status), style="bold")
-    for stage, name, count in result.errors:
-        click.echo(f"embedwatch: {stage} {name!r} failed, {count} in all; what it would say is missing", err=True)
+    tell_errors(result.errors)
     return status
 
 
 def _exit_status(result: Audit, fail_on: str) -> int:
     """Return 1 if a verdict is grave enough or nothing could be judged, else 2 if something of ours failed, else 0."""
     counts = result.counts()
-    grave = counts["fail"] + (counts["warn"] if fail_on == "warn" else 0)
-    judged = counts["fail"] + counts["warn"] + counts["ok"]
-    if not judged or (grave and fail_on != "never"):
+    if not judged_any(counts) or is_grave(counts, fail_on):
         return EXIT_JUDGED
     return EXIT_INTERNAL if result.errors else EXIT_OK
 

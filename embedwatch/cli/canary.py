@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from embedwatch.cli.audit import EXIT_INTERNAL, EXIT_JUDGED, EXIT_OK
+from embedwatch.cli.exits import compared_status, tell_errors
 from embedwatch.cli.option_names import in_options
 from embedwatch.cli.options import POOLINGS, color_option, debug_option, json_option, quiet_option
 from embedwatch.core.errors import UsageError
@@ -156,7 +156,7 @@ def check_command(
         else:
             embedder, _ = _embedder(() if model is None else (model,), options)
             result = canary.check(embedder.embed, texts=known, model=embedder.label, fingerprint=embedder.fingerprint)
-    status = _exit_status(result, fail_on)
+    status = compared_status(result.counts(), result.verdicts, result.errors, fail_on)
     if as_json:
         click.echo(json.dumps({**result.to_json(), "exit": status}, ensure_ascii=False, indent=2))
     else:
@@ -166,8 +166,7 @@ def check_command(
             result.snapshot, result.verdicts, result.exhibits
         )
         terminal.print(_final_line(result, status), style="bold")
-    for stage, name, count in result.errors:
-        click.echo(f"embedwatch: {stage} {name!r} failed, {count} in all; what it would say is missing", err=True)
+    tell_errors(result.errors)
     return status
 
 
@@ -243,12 +242,3 @@ def _told(canary: Canary) -> str:
 def _final_line(result: Outcome, status: int) -> str:
     counts = [f"{count} {name}" for name, count in result.counts().items() if count]
     return f"{' · '.join([*counts, result.cause or 'nothing could be judged'])}  (exit {status})"
-
-
-def _exit_status(result: Outcome, fail_on: str) -> int:
-    """Return 1 if a verdict is grave enough or nothing was judged, else 2 if something of ours failed, else 0."""
-    counts = result.counts()
-    grave = counts["fail"] + (counts["warn"] if fail_on == "warn" else 0)
-    if counts["unknown"] or not result.verdicts or (grave and fail_on != "never"):
-        return EXIT_JUDGED
-    return EXIT_INTERNAL if result.errors else EXIT_OK

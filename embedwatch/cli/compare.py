@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from embedwatch.cli.audit import EXIT_INTERNAL, EXIT_JUDGED, EXIT_OK, progress_bar
+from embedwatch.cli.audit import progress_bar
+from embedwatch.cli.exits import EXIT_OK, compared_status, tell_errors
 from embedwatch.cli.option_names import in_options
 from embedwatch.cli.options import color_option, debug_option, json_option, model_option, quiet_option, reading_options
 from embedwatch.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from embedwatch.comparing import Comparison
+    pass
 
 __all__ = ["compare_command"]
 
@@ -89,15 +90,14 @@ def compare_command(
     progress = None if quiet or as_json or not errors.is_terminal else progress_bar(errors)
     with in_options(compare_command):
         result = compare(a, b, progress=progress, **options)
-    status = _exit_status(result, fail_on)
+    status = compared_status(result.counts(), result.verdicts, result.errors, fail_on)
     if as_json:
         click.echo(json.dumps({**result.to_json(), "exit": status}, ensure_ascii=False, indent=2))
     else:
         from embedwatch.cli.compare_table import print_comparison
 
         print_comparison(terminal, result, status, verbose=verbose, quiet=quiet)
-    for stage, name, count in result.errors:
-        click.echo(f"embedwatch: {stage} {name!r} failed, {count} in all; what it would say is missing", err=True)
+    tell_errors(result.errors)
     return status
 
 
@@ -115,12 +115,3 @@ def _require_snapshots(a: str, b: str, options: Mapping[str, Any]) -> None:
     if given:
         option = "as" if given[0] == "kind" else given[0]
         raise UsageError(f"`--{option}` must be left out for snapshots, got {options[given[0]]!r}; it is for rows")
-
-
-def _exit_status(result: Comparison, fail_on: str) -> int:
-    """Return 1 if a verdict is grave enough or nothing could be judged, else 2 if something of ours failed, else 0."""
-    counts = result.counts()
-    grave = counts["fail"] + (counts["warn"] if fail_on == "warn" else 0)
-    if counts["unknown"] or not result.verdicts or (grave and fail_on != "never"):
-        return EXIT_JUDGED
-    return EXIT_INTERNAL if result.errors else EXIT_OK

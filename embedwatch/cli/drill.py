@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from embedwatch.cli.audit import EXIT_INTERNAL, EXIT_JUDGED, EXIT_OK, progress_bar
+from embedwatch.cli.audit import progress_bar
+from embedwatch.cli.exits import EXIT_INTERNAL, EXIT_JUDGED, EXIT_OK, tell_errors
 from embedwatch.cli.option_names import in_options
 from embedwatch.cli.options import color_option, debug_option, json_option, model_option, quiet_option, reading_options
 from embedwatch.core.errors import UsageError
@@ -86,8 +87,7 @@ def drill_command(
         from embedwatch.cli.drill_table import print_drill
 
         print_drill(terminal, result, status, quiet=quiet)
-    for stage, name, count in result.errors:
-        click.echo(f"embedwatch: {stage} {name!r} failed, {count} in all; what it would say is missing", err=True)
+    tell_errors(result.errors)
     return status
 
 

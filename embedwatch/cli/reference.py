@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from embedwatch.cli.audit import progress_bar
+from embedwatch.cli.exits import EXIT_INTERNAL, EXIT_OK, tell_errors
 from embedwatch.cli.option_names import in_options
 from embedwatch.cli.options import (
     color_option,
@@ -95,11 +96,10 @@ def create_command(
             **options,
         )
     save_reference(made, target, replace=replace)
-    for (stage, name), count in boundary.errors.items():
-        click.echo(f"embedwatch: {stage} {name!r} failed, {count} in all; what it would say is missing", err=True)
+    tell_errors((stage, name, count) for (stage, name), count in boundary.errors.items())
     if not quiet or as_json:
         _show(made, target, as_json=as_json)
-    return 2 if boundary.errors else 0
+    return EXIT_INTERNAL if boundary.errors else EXIT_OK
 
 
 @reference_command.command("show", short_help="Say what a reference is made of.")

@@ -8,11 +8,10 @@ from datetime import datetime, timezone
 
 import click
 
+from embedwatch.cli.exits import EXIT_JUDGED, EXIT_OK, is_grave, judged_any
 from embedwatch.cli.options import color_option, debug_option, fail_on_option, json_option, quiet_option
 
 __all__ = ["show_command"]
-
-EXIT_OK, EXIT_JUDGED = 0, 1
 
 
 def _step_or_time(context: click.Context, parameter: click.Parameter, text: str | None) -> int | datetime | None:
@@ -104,6 +103,5 @@ def show_command(
 
 def _exit_status(counts: Mapping[str, int], fail_on: str) -> int:
     """Return 1 if a verdict is grave enough or nothing could be judged, unless that is never asked."""
-    grave = counts["fail"] + (counts["warn"] if fail_on == "warn" else 0)
-    judged = counts["fail"] + counts["warn"] + counts["ok"]
-    return EXIT_JUDGED if fail_on != "never" and (grave or not judged) else EXIT_OK
+    unjudged = fail_on != "never" and not judged_any(counts)
+    return EXIT_JUDGED if unjudged or is_grave(counts, fail_on) else EXIT_OK

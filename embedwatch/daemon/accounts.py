@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from embedwatch.batch import VectorBatch
-from embedwatch.calibration import USUAL_BUDGET
 from embedwatch.core.boundary import Boundary
 from embedwatch.core.check import Check
 from embedwatch.core.measurement import Measurement, Metric
@@ -26,7 +25,6 @@ from embedwatch.daemon.slots import Content, Entry, Layout
 from embedwatch.daemon.store import Kept, Saved, VerdictState
 from embedwatch.parcels import Parcel, open_batch, open_more, open_snapshot, open_window, parcel_of_window
 from embedwatch.references import Reference
-from embedwatch.references.beside import ReferenceOf
 from embedwatch.window import Window
 
 __all__ = ["Account", "Accounts", "Opened", "layout_of", "opened"]
@@ -288,22 +286,11 @@ class Accounts:
     """Makes Accounts: each has its own boundary, so that what fails in one Space is not switched off in the others.
 
     Args:
-        only, skip: what to measure and ask.
-        reference_of: what the rows of a Space are compared with.
-        alarms: false alarms that are accepted over time.
-        compared: returns how many Spaces share them now.
+        maker: of their Courses.
     """
 
-    def __init__(
-        self,
-        *,
-        only: Sequence[str] = (),
-        skip: Sequence[str] = (),
-        reference_of: ReferenceOf | None = None,
-        alarms: str = USUAL_BUDGET,
-        compared: Callable[[], int] = lambda: 1,
-    ) -> None:
-        self._maker = CourseMaker(only=only, skip=skip, reference_of=reference_of, alarms=alarms, compared=compared)
+    def __init__(self, maker: CourseMaker) -> None:
+        self._maker = maker
         self._empty: dict[str, list[Statistic[Any]]] = {}
         """Role to statistics that say how much they can come to take."""
         self._comparing: WeakKeyDictionary[Reference, list[Statistic[Any]]] = WeakKeyDictionary()

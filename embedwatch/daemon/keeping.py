@@ -14,6 +14,7 @@ from embedwatch.core.errors import InputError
 from embedwatch.core.sink import Sink
 from embedwatch.core.snapshot import Space
 from embedwatch.course import Judgement
+from embedwatch.course_maker import CourseMaker
 from embedwatch.daemon.accounts import Account, Accounts, layout_of, opened
 from embedwatch.daemon.heart_settings import HeartSettings
 from embedwatch.daemon.own_report import SPACE, Tally, report
@@ -66,11 +67,13 @@ class Keeping:
         self.compared = 1
         """Spaces that are compared with a reference, and share what alarms are accepted; counted in each round."""
         self._factory = Accounts(
-            only=settings.only,
-            skip=settings.skip,
-            reference_of=reference_of,
-            alarms=settings.alarms,
-            compared=lambda: self.compared,
+            CourseMaker(
+                only=settings.only,
+                skip=settings.skip,
+                reference_of=reference_of,
+                alarms=settings.alarms,
+                compared=lambda: self.compared,
+            )
         )
         self.accounts: dict[Space, Account] = {}
         self.own = self._factory.make(SPACE, "watching")

@@ -33,9 +33,7 @@ class DirectionMap:
     """
 
     def __init__(self, frozen: Frozen) -> None:
-        missing = [name for name in NAMES if name not in frozen]
-        if missing:
-            raise UsageError(f"`frozen` must hold {', '.join(NAMES)}, got no {missing[0]}; give what `fit` returned")
+        frozen.check(NAMES)
         self.mean, self.basis = frozen["mean"], frozen["basis"]
         self.variances, self.centres = frozen["variances"], frozen["centres"]
         self.fitted = int(frozen["fitted"])

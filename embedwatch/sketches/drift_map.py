@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from embedwatch.batch import VectorBatch
-from embedwatch.core.errors import UsageError
 from embedwatch.geometry.blocks import Columns, block_features
 from embedwatch.geometry.samples import Sample
 from embedwatch.geometry.whitening import Whitening
@@ -67,9 +66,7 @@ class DriftMap:
     """
 
     def __init__(self, frozen: Frozen) -> None:
-        missing = [name for name in NAMES if name not in frozen]
-        if missing:
-            raise UsageError(f"`frozen` must hold {', '.join(NAMES)}, got no {missing[0]}; give what `fit` returned")
+        frozen.check(NAMES)
         self.whitening = Whitening(frozen["mean"], frozen["basis"], frozen["variances"], int(frozen["dead"]))
         self.columns = Columns(self.whitening.alive)
         self.centres = frozen["centres"]

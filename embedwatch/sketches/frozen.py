@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -38,6 +38,16 @@ class Frozen(Mapping[str, Tensor]):
 
     def __len__(self) -> int:
         return len(self._arrays)
+
+    def check(self, names: Sequence[str]) -> None:
+        """Refuse arrays of which some are missing.
+
+        Raises:
+            UsageError: naming the first.
+        """
+        missing = [name for name in names if name not in self._arrays]
+        if missing:
+            raise UsageError(f"`frozen` must hold {', '.join(names)}, got no {missing[0]}; give what `fit` returned")
 
     def under(self, prefix: str) -> dict[str, Tensor]:
         """Return the tensors whose names begin so, without that beginning."""
