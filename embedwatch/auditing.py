@@ -16,13 +16,16 @@ from embedwatch.core.errors import InputError, UsageError
 from embedwatch.core.exhibit import Exhibit
 from embedwatch.core.registry import PluginT, registered
 from embedwatch.core.sink import Sink
-from embedwatch.core.snapshot import Snapshot, Space
+from embedwatch.core.snapshot import Space
 from embedwatch.core.source import Source
 from embedwatch.core.verdict import STATUSES, Status, Verdict, worst
+from embedwatch.diagnosing import diagnose
+from embedwatch.inquiry import Inquiry
+from embedwatch.judged import Judged, cited
 from embedwatch.judging import Judge
 from embedwatch.reading import Progress, silent
 from embedwatch.references.beside import Beside, ReferenceOf, beside_of
-from embedwatch.selection import Selection
+from embedwatch.selection import NothingLeft, Selection
 from embedwatch.sources import open_source
 from embedwatch.window import Window
 
@@ -30,26 +33,9 @@ __all__ = ["AUDIT_SCHEMA", "Audit", "Judged", "audit"]
 
 AUDIT_SCHEMA = 1
 """Version of the JSON that an Audit writes."""
+TEXTS, PROMPTS = 256, 32
+"""So many texts and prompts of a file are given to a model that is examined, at most: the first ones."""
 ONLY_TOKENS = "only the token table is judged; --text FILE judges the model's vectors of texts too"
-
-
-@dataclass(frozen=True)
-class Judged:
-    """One Space as an audit found it."""
-
-    snapshot: Snapshot
-    verdicts: tuple[Verdict, ...]
-    exhibits: tuple[Exhibit, ...]
-    seconds: float
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        return {
-            "snapshot": self.snapshot.to_json(),
-            "verdicts": [verdict.to_json() for verdict in self.verdicts],
-            "exhibits": [exhibit.to_json() for exhibit in self.exhibits],
-            "seconds": self.seconds,
-        }
 
 
 @dataclass(frozen=True)
@@ -95,6 +81,11 @@ def audit(
     select: str | None = None,
     pooling: str | None = None,
     prefix: str | None = None,
+    prompts: str | os.PathLike[str] | None = None,
+    corpus: str | os.PathLike[str] | None = None,
+    words: str | os.PathLike[str] | None = None,
+    length: int | None = None,
+    deep: bool = False,
     only: Sequence[str] = (),
     skip: Sequence[str] = (),
     sinks: Sequence[Sink] = (),
@@ -103,7 +94,10 @@ def audit(
     progress: Progress | None = None,
     on_error: OnError = "count",
 ) -> Audit:
-    """Measure and judge files of vectors, token tables of models, and texts encoded by a model.
+    """Measure and judge files of vectors, models with their token tables, and texts encoded by a model.
+
+    A model is examined by every diagnostic that needs its weights alone; by those that run it where texts or prompts
+    are given, or `deep` is set.
 
     Args:
         inputs: paths of files or model folders, names of cached models, or Sources.
@@ -113,8 +107,13 @@ def audit(
         select: array, tensor or column to read, where a file holds several.
         pooling: how token vectors become one (`mean`, `cls`, `last`, `max`); the model's own by default.
         prefix: put before each text; the model's own by default.
-        only: names of statistics, measurements or checks to keep.
-        skip: names of statistics, measurements or checks to leave out.
+        prompts: a file with one beginning a line, that the model goes on from.
+        corpus: a file of texts, whose tokens are counted.
+        words: a file of groups of words, or the name of those that come with the package.
+        length: number of tokens that the model is to be used with; what it was trained with by default.
+        deep: run the model even where no texts are given.
+        only: names of statistics, diagnostics, measurements or checks to keep.
+        skip: names of statistics, diagnostics, measurements or checks to leave out.
         sinks: where each judged Space goes. They are not closed.
         exhibits: make all exhibits, not only those that a verdict cites.
         reference_of: returns what the rows of a Space are compared with, or `None`.
@@ -142,9 +141,50 @@ def audit(
     work = _Work(tuple(only), tuple(skip), tuple(sinks), exhibits, progress or silent, boundary, reference_of)
     if any(labelled for _, labelled in opened):  # a table of tokens has nothing to say where only groups are asked for
         opened = [(source, labelled) for source, labelled in opened if labelled or work.works_unlabelled()]
-    judged = [work.judge(source, labelled=labelled) for source, labelled in opened]
+    asked = _Questions(text, prompts, corpus, words, length, deep)
+    asked.check([source for source, _ in opened])
+    judged = work.judge_all(opened, asked)
     errors = tuple((stage, name, count) for (stage, name), count in boundary.errors.items())
     return Audit(tuple(judged), errors)
+
+
+@dataclass(frozen=True)
+class _Questions:
+    """What is asked of models."""
+
+    text: str | os.PathLike[str] | None
+    prompts: str | os.PathLike[str] | None
+    corpus: str | os.PathLike[str] | None
+    words: str | os.PathLike[str] | None
+    length: int | None
+    deep: bool
+
+    def check(self, sources: Sequence[Source]) -> None:
+        """Refuse questions about models where there is none."""
+        from embedwatch.sources.subject import TokenTable
+
+        asked = {"prompts": self.prompts, "corpus": self.corpus, "length": self.length, "deep": self.deep or None}
+        named = next((name for name, value in asked.items() if value is not None), None)
+        if named is not None and not any(isinstance(source, TokenTable) for source in sources):
+            raise UsageError(
+                f"`{named}` must come with a model, got {sources[0].label}, which is none; name the model's folder"
+            )
+        if self.length is not None and self.length < 1:
+            raise UsageError(f"`length` must be at least 1 token, got {self.length}; give the longest text's tokens")
+
+    def inquiry(self, subject: Any) -> Inquiry:
+        """Return them about one model."""
+        from embedwatch.sources.texts import first_texts
+
+        return Inquiry(
+            subject,
+            texts=() if self.text is None else first_texts(Path(self.text), TEXTS),
+            prompts=() if self.prompts is None else first_texts(Path(self.prompts), PROMPTS),
+            corpus=None if self.corpus is None else Path(self.corpus),
+            length=self.length,
+            words=self.words,
+            deep=self.deep,
+        )
 
 
 @dataclass(frozen=True)
@@ -217,6 +257,38 @@ class _Work:
             return False
         return True
 
+    def judge_all(self, opened: Sequence[tuple[Source, bool]], asked: _Questions) -> list[Judged]:
+        """Judge each Source, and each model after the rows of its table."""
+        from embedwatch.sources.subject import TokenTable
+
+        found: list[Judged] = []
+        nothing: NothingLeft | None = None
+        for source, labelled in opened:
+            try:
+                found.append(self.judge(source, labelled=labelled))
+            except NothingLeft as error:  # of its rows: something of the model may have been named
+                nothing = error
+            if isinstance(source, TokenTable):
+                found += self._diagnosed(asked.inquiry(source.subject))
+        if nothing is not None and not found:
+            raise nothing
+        return found
+
+    def _diagnosed(self, inquiry: Inquiry) -> list[Judged]:
+        found = diagnose(
+            inquiry,
+            only=self.only,
+            skip=self.skip,
+            exhibits=self.exhibits,
+            boundary=self.boundary,
+            progress=self.progress,
+        )
+        for judged in found:
+            for sink in self.sinks:
+                with self.boundary.guard("sink", sink.name):
+                    sink.write(judged.snapshot, judged.verdicts, judged.exhibits)
+        return found
+
     def judge(self, source: Source, *, labelled: bool) -> Judged:
         """Read, measure, judge and deliver one Source."""
         started = time.perf_counter()
@@ -265,7 +337,5 @@ class _Work:
         """Return all exhibits, or those that a verdict cites which is not ok."""
         if self.exhibits:
             return window.exhibits()
-        cited = {
-            name for verdict in verdicts if verdict.status in ("warn", "fail") for name in verdict.evidence.exhibits
-        }
-        return window.exhibits(sorted(cited)) if cited else []
+        names = cited(verdicts)
+        return window.exhibits(names) if names else []

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from embedwatch.core.boundary import Boundary
 from embedwatch.core.check import Check
+from embedwatch.core.diagnostic import SUBJECT, Diagnostic
 from embedwatch.core.errors import UsageError, did_you_mean
 from embedwatch.core.registry import registered
 from embedwatch.core.statistic import Statistic
 
-__all__ = ["Selection"]
+__all__ = ["DiagnosticSelection", "NothingLeft", "Selection"]
 
 AnyStatistic = Statistic[Any]
 
@@ -93,21 +94,54 @@ class Selection:
         return make
 
 
+@dataclass(frozen=True)
+class DiagnosticSelection:
+    """What `only` and `skip` leave of the diagnostics of models; they may name those of statistics as well.
+
+    Args:
+        diagnostics: classes to ask.
+        metrics: names of the measurements to show.
+        checks: classes to ask of what they measure.
+    """
+
+    diagnostics: tuple[type[Diagnostic], ...]
+    metrics: frozenset[str]
+    checks: tuple[type[Check], ...]
+
+    @classmethod
+    def choose(cls, *, only: Sequence[str] = (), skip: Sequence[str] = ()) -> DiagnosticSelection:
+        """Choose among everything registered; nothing may be left.
+
+        Raises:
+            UsageError: for a name that is no statistic, diagnostic, measurement or check.
+        """
+        diagnostics = {name: one for name, one in registered(Diagnostic).items() if one.examines == SUBJECT}
+        checks = registered(Check)
+        wanted = _metrics(only or diagnostics, diagnostics, checks)
+        unwanted = _metrics(skip, diagnostics, {name: check for name, check in checks.items() if name not in skip})
+        every = {metric.name for diagnostic in diagnostics.values() for metric in diagnostic.metrics}
+        shown = frozenset((wanted - unwanted) & every)
+        asked = [one for one in diagnostics.values() if shown.intersection(metric.name for metric in one.metrics)]
+        of_models = [check for name, check in checks.items() if name not in skip and shown.issuperset(check.reads)]
+        return cls(tuple(asked), shown, tuple(check for check in of_models if check.reads))
+
+
 def _metrics(
-    names: Iterable[str], statistics: dict[str, type[AnyStatistic]], checks: dict[str, type[Check]]
+    names: Iterable[str], measuring: Mapping[str, type[AnyStatistic] | type[Diagnostic]], checks: dict[str, type[Check]]
 ) -> set[str]:
     """Return the measurements that some names stand for."""
-    every = {metric.name for statistic in statistics.values() for metric in statistic.metrics}
-    others = registered(Statistic).values()  # of other kinds of batches: known, and nothing here
+    every = {metric.name for one in measuring.values() for metric in one.metrics}
+    others: list[type[AnyStatistic] | type[Diagnostic]] = []  # known, and nothing here
+    others += [*registered(Statistic).values(), *registered(Diagnostic).values()]
     known = [*(o.name for o in others), *(metric.name for o in others for metric in o.metrics), *registered(Check)]
     found: set[str] = set()
     for name in names:
         if name not in known:
             hint = did_you_mean(name, known)
-            words = f'no statistic, measurement or check "{name}";', hint, "`embedwatch list` shows all."
+            words = f'no statistic, diagnostic, measurement or check "{name}";', hint, "`embedwatch list` shows all."
             raise UsageError(" ".join(filter(None, words)))
-        if name in statistics:
-            found |= {metric.name for metric in statistics[name].metrics}
+        if name in measuring:
+            found |= {metric.name for metric in measuring[name].metrics}
         if name in every:
             found.add(name)
         if name in checks:

@@ -115,7 +115,7 @@ def test_repr_says_what_is_seen_and_where_it_stands() -> None:
         ({"window": True}, "`window` must be a whole number of at least 1, got True"),
         ({"budget": 2.0}, "`budget` must be above 0 and at most 1, got 2.0"),
         ({"places": ["layer.*"]}, "`places` must name modules of the model, got 'layer.*'"),
-        ({"only": ["nrms"]}, 'no statistic, measurement or check "nrms"; did you mean "norms"?'),
+        ({"only": ["nrms"]}, 'no statistic, diagnostic, measurement or check "nrms"; did you mean "norms"?'),
         ({"sinks": ["nosuch"]}, 'no sink "nosuch"'),
     ],
 )

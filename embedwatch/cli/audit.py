@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["audit_command", "progress_bar"]
 
 
-@click.command("audit", short_help="Judge files of vectors, a model's token table, its vectors of texts.")
+@click.command("audit", short_help="Judge files of vectors, a model, its vectors of texts.")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option(
     "--text", metavar="FILE", help="Encode this file, one text a line, with the model, and judge the vectors."
@@ -38,10 +38,13 @@ __all__ = ["audit_command", "progress_bar"]
     "--labels", metavar="FILE|COLUMN", help="Group of each row: a file, one a line, or a column of the source."
 )
 @reading_options
-@click.option("--only", metavar="NAME", multiple=True, help="Keep this statistic, measurement or check; repeatable.")
-@click.option(
-    "--skip", metavar="NAME", multiple=True, help="Leave out this statistic, measurement or check; repeatable."
-)
+@click.option("--deep", is_flag=True, help="Run a model, too, and examine what it does; --text and --prompts imply it.")
+@click.option("--length", type=int, metavar="TOKENS", help="Examine a model for texts of this length.")
+@click.option("--prompts", metavar="FILE", help="Let a model go on from these, one a line, and examine what it writes.")
+@click.option("--corpus", metavar="FILE", help="Count a model's tokens in this file, one text a line.")
+@click.option("--words", metavar="FILE|NAME", help="Groups of words: a file, or a name of those that come along.")
+@click.option("--only", metavar="NAME", multiple=True, help="Keep this statistic, diagnostic, measurement or check.")
+@click.option("--skip", metavar="NAME", multiple=True, help="Leave out such a one; both are repeatable.")
 @fail_on_option
 @click.option("--sink", "sinks", metavar="NAME[:TARGET]", multiple=True, help="Deliver there too: jsonl:out.jsonl.")
 @click.option("--exhibits", is_flag=True, help="Make all exhibits, not only those that a verdict cites.")
@@ -64,12 +67,14 @@ def audit_command(
     """Judge embedding spaces: files of vectors, token tables of models, vectors of texts.
 
     PATH is a file (.npy, .npz, .safetensors, .csv, .tsv, .parquet, word2vec, GloVe), a model folder, or the name of
-    a model in the local Hugging Face cache. With a model and no --text its token table is judged.
+    a model in the local Hugging Face cache. Of a model its token table and its weights are judged; with --text its
+    vectors of texts too, and what it does with them.
 
     \b
     Examples:
       embedwatch audit vectors.npy
       embedwatch audit ./my-model --text questions.txt
+      embedwatch audit ./my-model --deep --length 4096
       embedwatch audit vectors.parquet --select embedding --labels topic
       embedwatch audit vectors.npy --only norms --only collapse --json
       embedwatch audit vectors.npy --fail-on warn --sink jsonl:audits.jsonl

@@ -26,6 +26,14 @@ ROLES = {
     "tokens": "the rows of a table, token by token, through time",
     "training": "scalars of training steps",
     "watching": "what a Monitor sees, misses and costs",
+    "positions": "how a model tells places in a text apart",
+    "scale": "the size of what enters a model and of what leaves it",
+    "vocabulary": "the tokens of a model, as its tables hold them",
+    "meaning": "groups of words in a space: what belongs together, and what does not",
+    "layers": "the layers of a model: their normalisations, and what flows through them",
+    "generation": "texts that a model wrote",
+    "pairs": "the same items in two spaces",
+    "index": "an index that vectors are searched in",
 }
 """What sort of place a Space is."""
 

@@ -18,7 +18,7 @@ from embedwatch.loading.quiet import quiet
 from embedwatch.loading.tables import FLOATS, find_tensor
 from embedwatch.loading.weights import Weights
 
-__all__ = ["Backbone", "build_backbone"]
+__all__ = ["Backbone", "build_backbone", "build_writer"]
 
 IN_A_LAYER = re.compile(r"\.\d+\.")
 POOLER = re.compile(r"(^|\.)pooler(\.|$)")
@@ -85,12 +85,33 @@ def build_backbone(blueprint: Blueprint, weights: Weights, *, label: str, featur
     Raises:
         InputError: if a weight that takes part is missing, of another shape or quantised.
     """
+    model, info = _loaded(blueprint.model_class, blueprint, weights, label)
+    part = model if features else _text_part(model)
+    _check_loading(part, model, info, label)
+    return Backbone(model.eval(), part, features, _unused(blueprint, info, label))
+
+
+def build_writer(model_class: type[Any], blueprint: Blueprint, weights: Weights, *, label: str) -> nn.Module:
+    """Build the whole model with its head from the class that the weights were saved from.
+
+    Raises:
+        InputError: if a weight is missing, of another shape or quantised.
+    """
+    model, info = _loaded(model_class, blueprint, weights, label)
+    _check_loading(model, model, info, label)
+    return model.eval()
+
+
+def _loaded(
+    model_class: type[Any], blueprint: Blueprint, weights: Weights, label: str
+) -> tuple[nn.Module, dict[str, Any]]:
+    """Return a model of this class with the weights in float32, and what transformers says of them."""
     _check_kind(blueprint, label)
     _check_plain(weights, label)
     state = {new: weights.tensor(old) for old, new in _renamed(blueprint, weights).items()}
     with quiet():
         try:
-            model, info = blueprint.model_class.from_pretrained(
+            model, info = model_class.from_pretrained(
                 None,  # nothing in the directory is opened by transformers: it gets the tensors from us
                 config=blueprint.config,
                 state_dict=state,
@@ -101,12 +122,10 @@ def build_backbone(blueprint: Blueprint, weights: Weights, *, label: str, featur
             )
         except Exception as error:
             raise InputError(
-                f"`{label}` must hold weights for {blueprint.model_class.__name__}, got {first_line(error)}; "
+                f"`{label}` must hold weights for {model_class.__name__}, got {first_line(error)}; "
                 "download or save it again"
             ) from error
-    part = model if features else _text_part(model)
-    _check_loading(part, model, info, label)
-    return Backbone(model.eval(), part, features, _unused(blueprint, info, label))
+    return model, info
 
 
 def _check_kind(blueprint: Blueprint, label: str) -> None:

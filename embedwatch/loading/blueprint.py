@@ -25,7 +25,7 @@ from embedwatch.loading.quiet import quiet
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["Blueprint", "draw"]
+__all__ = ["Blueprint", "class_named", "draw"]
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def _classes(config: Any) -> list[type[Any]]:
     if isinstance(config, EmbedwatchConfig):
         return [EmbedwatchModel]
     names = getattr(config, "architectures", None)
-    named = [cls for name in (names if isinstance(names, list) else []) if (cls := _class_named(name, config))]
+    named = [cls for name in (names if isinstance(names, list) else []) if (cls := class_named(name, config))]
     bases = MODEL_MAPPING.get(type(config), None) or ()
     if isinstance(bases, (tuple, list)):  # several: first the one that the weights were saved from
         bases = sorted(bases, key=lambda cls: cls not in named)
@@ -132,7 +132,7 @@ def _classes(config: Any) -> list[type[Any]]:
     return [*bases, *named] if bases else named
 
 
-def _class_named(name: Any, config: Any) -> type[PreTrainedModel] | None:
+def class_named(name: Any, config: Any) -> type[PreTrainedModel] | None:
     """Return a class of transformers by its name, or None. Some stand only in the module beside their configuration."""
     import transformers
 

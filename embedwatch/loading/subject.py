@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from embedwatch.core.errors import InputError
-from embedwatch.loading.backbone import Backbone, build_backbone
+from embedwatch.loading.backbone import Backbone, build_backbone, build_writer
 from embedwatch.loading.blueprint import draw
 from embedwatch.loading.find import CONFIG, find_model, is_model
+from embedwatch.loading.heads import is_writer, output_names, saved_class
 from embedwatch.loading.messages import printable
 from embedwatch.loading.modules import list_modules
 from embedwatch.loading.recipe import make_encoder
@@ -21,7 +22,8 @@ from embedwatch.loading.tokens import open_tokenizer
 from embedwatch.loading.weights import Weights
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    import torch
+    from torch import Tensor, nn
     from transformers import PreTrainedTokenizerBase
 
     from embedwatch.loading.encoder import TextEncoder
@@ -60,6 +62,7 @@ class Subject:
         self._token_name = found or guess_tensor(self.weights, shape, tied=tied)
         self._backbones: dict[bool, Backbone] = {}
         self._encoders: dict[tuple[str | None, str | None], TextEncoder] = {}
+        self._writer: list[nn.Module | None] = []
 
     def __repr__(self) -> str:
         return f"Subject({self.label!r}, {self.architecture}, {self.parameters:,} parameters)"
@@ -78,6 +81,16 @@ class Subject:
     def parameters(self) -> int:
         """Number of floating-point numbers in the weights; a tensor that two layers share counts once."""
         return self.weights.parameters
+
+    @property
+    def settings(self) -> Any:
+        """The configuration object of transformers, or ours."""
+        return self.blueprint.config
+
+    @cached_property
+    def stored_dtype(self) -> torch.dtype:
+        """The type of floating-point numbers that holds most of the weights."""
+        return self.weights.dtype
 
     @property
     def dimension(self) -> int:
@@ -144,6 +157,42 @@ class Subject:
         """Return the matrix of learned positions, to be read by rows; None where there is none in the weights."""
         name = find_tensor(self.weights, self.blueprint.position_names, self.blueprint.position_shape)
         return None if name is None else Table(self.weights, name)
+
+    @cached_property
+    def _output(self) -> tuple[str | None, bool]:
+        """The matrix that makes logits, by its name in the files, and whether the token table does that."""
+        names, shape, tied = output_names(self.blueprint)
+        name = find_tensor(self.weights, names, shape) if names else None
+        if name is None or name == self._token_name:
+            return None, bool(names) and (tied or name is not None)
+        return name, False
+
+    def output_table(self) -> Table | None:
+        """Return the matrix that turns vectors into logits of tokens; None where that is the token table, or none."""
+        name, _ = self._output
+        return None if name is None else Table(self.weights, name)
+
+    @property
+    def tied(self) -> bool:
+        """Whether the token table turns vectors into logits as well."""
+        return self._output[1]
+
+    def module(self) -> nn.Module:
+        """Return the part that turns tokens into hidden states, in evaluation mode; see `backbone`."""
+        return self.backbone().part
+
+    def writer(self) -> nn.Module | None:
+        """Return the model with its language-model head, built once; None where it has none that writes.
+
+        Raises:
+            InputError: if a weight is missing, of another shape or quantised.
+        """
+        if not self._writer:
+            saved = saved_class(self.blueprint)
+            writes = saved is not None and is_writer(saved, self.settings)
+            made = build_writer(saved, self.blueprint, self.weights, label=self.label) if saved and writes else None
+            self._writer.append(made)
+        return self._writer[0]
 
     @cached_property
     def _fingerprint(self) -> str:

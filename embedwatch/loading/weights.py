@@ -9,6 +9,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from embedwatch.core.errors import InputError
@@ -17,6 +18,7 @@ from embedwatch.loading.messages import first_line, printable
 
 __all__ = ["Stored", "Weights"]
 
+DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 BLOCK = 4096
@@ -66,6 +68,15 @@ class Weights:
     def parameters(self) -> int:
         """Number of floating-point numbers in the files; a tensor that two layers share counts once."""
         return sum(prod(stored.shape) for stored in self._stored.values() if stored.dtype.startswith(("F", "BF")))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of floating-point numbers that most of them have."""
+        numbers: dict[str, int] = {}
+        for stored in self._stored.values():
+            if stored.dtype in DTYPES:
+                numbers[stored.dtype] = numbers.get(stored.dtype, 0) + prod(stored.shape)
+        return DTYPES[max(numbers, key=lambda name: numbers[name])] if numbers else torch.float32
 
     def tensor(self, name: str) -> Tensor:
         """Return a whole tensor, mapped from the file where possible."""
