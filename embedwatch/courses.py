@@ -21,9 +21,11 @@ from embedwatch.core.sink import Sink
 from embedwatch.core.snapshot import ROLES, Space
 from embedwatch.course import Course, Judgement, Names
 from embedwatch.course_maker import CourseMaker
+from embedwatch.diagnoses import Diagnoses
 from embedwatch.diagnostics.embedding_scale import EmbeddingScale, InputParts
 from embedwatch.diagnostics.watching import Watched
 from embedwatch.joining import Joining
+from embedwatch.judged import Judged
 from embedwatch.observe.attachment import Attachment
 from embedwatch.observe.attention.site import AttentionSeen
 from embedwatch.observe.observer import Seen
@@ -90,6 +92,7 @@ class Courses:
             compared=lambda: sum(course.beside() is not None for course in self._courses.values()),
         )
         self._judge = self._maker.judge(boundary)
+        self._diagnoses = Diagnoses(model, tokenizer, self._judge, boundary, only=only, skip=skip)
         self.urgent = False
         """Whether something was seen that should not wait for the end of the window: the first rows that are not
         finite at a place, or the first such loss."""
@@ -191,8 +194,9 @@ class Courses:
         return {name: course.gathering.missing for name, course in courses if course.gathering is not None}
 
     def judgements(self) -> dict[str, Judgement]:
-        """Return the last judgement of each place."""
-        return {place: course.last for place, course in list(self._courses.items()) if course.last is not None}
+        """Return the last judgement of each place, of rows and of the model itself."""
+        lasts = {place: course.last for place, course in list(self._courses.items()) if course.last is not None}
+        return {**lasts, **self._diagnoses.judgements}
 
     def memory(self) -> int:
         """Return the most bytes that statistics hold: the open window of each place, and the one that is closing."""
@@ -267,6 +271,12 @@ class Courses:
         course.update(batch)
         notes = [] if len(batch) == rows else [f"{len(batch):,} of {rows:,} rows were examined, chosen by hash."]
         self._deliver(course.close(**provenance, fingerprint=self._fingerprint, notes=notes))
+
+    def diagnose(self, *, step: int | None, **asked: Any) -> list[Judged]:
+        """Examine the model itself, as it is now, and deliver what is found; see `Inquiry` for what may be asked."""
+        if self._joining is not None and not self._joining.ranks.first:
+            return []
+        return self._diagnoses.run(self._attachment.model, self._deliver, step=step, **asked)
 
     def close_windows(
         self,

@@ -6,6 +6,8 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from torch import nn
+
 from embedwatch.core.boundary import Boundary
 from embedwatch.core.diagnostic import Diagnostic
 from embedwatch.core.errors import InputError
@@ -15,6 +17,7 @@ from embedwatch.core.snapshot import Provenance, Snapshot, Space
 from embedwatch.inquiry import Inquiry
 from embedwatch.judged import Judged, cited
 from embedwatch.judging import Judge
+from embedwatch.observe.resting import resting
 from embedwatch.reading import Progress, silent
 from embedwatch.selection import DiagnosticSelection
 from embedwatch.window import library_versions
@@ -95,12 +98,21 @@ def _ask(cls: type[Diagnostic], inquiry: Inquiry, found: _Found, boundary: Bound
         try:
             diagnostic = cls()
             if diagnostic.applies(inquiry):
-                measurements, exhibits = diagnostic.examine(inquiry)
+                with resting(_models(inquiry) if cls.runs_model else ()):
+                    measurements, exhibits = diagnostic.examine(inquiry)
                 found.measurements += measurements
                 found.exhibits += exhibits
         except InputError as error:  # the model has not what it takes: that is said, and is no fault of ours
             found.notes.append(f"{cls.title} was not examined: {error}")
     found.seconds += time.perf_counter() - started
+
+
+def _models(inquiry: Inquiry) -> list[nn.Module]:
+    """Return what a diagnostic may run: the part that reads, and the whole that writes."""
+    models = [inquiry.subject.module()]
+    if inquiry.prompts:
+        models += filter(None, [inquiry.subject.writer()])
+    return models
 
 
 def _judged(

@@ -7,7 +7,7 @@ import inspect
 import logging
 import os
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -29,6 +29,7 @@ from embedwatch.courses import Courses
 from embedwatch.evaluator import CAPACITY
 from embedwatch.integrations.distributed import find_ranks
 from embedwatch.joining import Joining
+from embedwatch.judged import Judged
 from embedwatch.monitor_options import check_options, listed, steps_done
 from embedwatch.observe.arrival import arriving
 from embedwatch.observe.attachment import Attachment
@@ -106,6 +107,8 @@ class Monitor:
         reference: what healthy rows of its places are: a Reference, its folder, a folder of several (`save_reference`
             writes one), or these by place. Rows of these places are compared with it in each window.
         alarms: false alarms of `drift` that are accepted over time, in all places together.
+        diagnostics: whether the model itself is examined at the start and at checkpoints: its positions, scale,
+            vocabulary and layers, as far as it need not be run for that. `diagnose` examines more, when asked.
         together: whether all ranks train this model together, each on rows of its own: then what they see is put
             together at the first, which alone has sinks. By default where DistributedDataParallel or `fully_shard`
             spread it over all ranks. Each rank must watch, and close windows at the same steps.
@@ -137,6 +140,7 @@ class Monitor:
         together: bool | None = None,
         reference: Any = None,
         alarms: str = USUAL_BUDGET,
+        diagnostics: bool = True,
     ) -> None:
         if not isinstance(model, nn.Module):
             raise UsageError(f"`model` must be a torch module, got {type(model).__name__}; pass the model itself")
@@ -197,7 +201,7 @@ class Monitor:
             self._attachment, self._courses, self.pulse, self.boundary, window=window, budget=budget, together=together
         )
         self._scalar_names = ScalarNames(self.name)
-        self.detached = False
+        self.detached, self._diagnosed = False, diagnostics
         self._attachment.attach()
         _monitors[self.model] = weakref.ref(self)
         _alive.add(self)
@@ -257,9 +261,51 @@ class Monitor:
             log.warning("embedwatch: %s: windows are not judged after %.0f s", self.name, WAIT)
 
     def examine(self) -> None:
-        """Let the embedding table be examined in full: at the start, at a checkpoint, at the end."""
+        """Let the embedding table and the model be examined in full: at the start, at a checkpoint, at the end."""
         if not self.detached:
             self._rounds.examine()
+            if self._diagnosed:
+                self._rounds.diagnose()
+
+    def diagnose(
+        self,
+        *,
+        texts: Sequence[str] = (),
+        prompts: Sequence[str] = (),
+        length: int | None = None,
+        words: Any = None,
+        encode: Callable[[Sequence[str]], Any] | None = None,
+    ) -> list[Judged]:
+        """Examine the model now, on this thread, and run it for that: all diagnostics that apply are asked.
+
+        The model is in evaluation mode meanwhile, on random numbers of its own, and is not watched; afterwards it is
+        as it was. What is found joins `snapshots`, `verdicts` and the sinks.
+
+        Args:
+            texts: ordinary texts for it; needs a tokenizer of transformers.
+            prompts: beginnings that it goes on from.
+            length: number of tokens that it is to be used with.
+            words: groups of words: a file, or a name of those that come with the package.
+            encode: turns texts into vectors (N, D), where the model does not do that itself.
+
+        Returns:
+            what was found, place by place, with exhibits of what is not well.
+        """
+        if self.detached:
+            return []
+        was_off, self.pulse.off = self.pulse.off, True
+        try:
+            return self._courses.diagnose(
+                step=self.pulse.step,
+                texts=tuple(texts),
+                prompts=tuple(prompts),
+                length=length,
+                words=words,
+                deep=True,
+                encode=encode,
+            )
+        finally:
+            self.pulse.off = was_off
 
     def save_reference(self, path: str | os.PathLike[str], *, rows: int = 4_000) -> None:
         """Make references of the next rows that are looked at, and write each once it has them.

@@ -10,12 +10,13 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from embedwatch.core.boundary import Boundary
 from embedwatch.courses import Courses
 from embedwatch.diagnostics.watching import Watched
 from embedwatch.evaluator import Evaluator
+from embedwatch.observe.anatomy import weight_of
 from embedwatch.observe.arrival import Arriving, arriving
 from embedwatch.observe.attachment import Attachment
 from embedwatch.observe.attention.site import AttentionSite
@@ -92,7 +93,11 @@ class Rounds:
         self._trained = False  # whether the last step was one of a training
         self._zero: dict[str, float] = {"ours": 0.0, "busy": 0.0}
         self._affordable_at = 0.0
-        self.optimizers = OptimizerWatch(attachment.model, self._optimizer_stepped)
+        self.optimizers = OptimizerWatch(
+            attachment.model,
+            self._optimizer_stepped,
+            table=lambda: None if attachment.table is None else weight_of(attachment.table.module),
+        )
         pulse.ended = lambda: self.optimizers.gone
         self.evaluator = Evaluator(boundary, idle=_weakly(self._idle))
         weakref.finalize(self, self.evaluator.stop).atexit = False
@@ -107,8 +112,7 @@ class Rounds:
     def _measure_gradients(self) -> None:
         """Take the norms of gradients as they were when the optimizer took them."""
         began = time.thread_time()
-        optimizer, table = self.optimizers.optimizer, self.attachment.table
-        held = [each for group in (optimizer.param_groups if optimizer else ()) for each in group["params"]]
+        table, held = self.attachment.table, self.optimizers.parameters
         weight = None if table is None else table.module.weight
         norms = gradient_norms(held, weight) or (squares_of_parts(held, weight) if self.together else {})
         self.pulse.scalars |= {name: arriving(norm) for name, norm in norms.items()}
@@ -222,10 +226,15 @@ class Rounds:
         """Compare tables with what they were before the step, if an optimizer has stepped, where one is known."""
         stepped, self._optimized = self._optimized, False
         for table in self.attachment.tables:
-            if stepped or self.optimizers.optimizer is None:
+            if (stepped and self._has_moved(table.module)) or self.optimizers.optimizer is None:
                 table.stepped()
             else:
                 table.forget()
+
+    def _has_moved(self, module: nn.Module) -> bool:
+        """Return whether the step was one of a table too: another optimizer that has a gradient for it may yet come."""
+        weight = weight_of(module)
+        return self.optimizers.settings(weight) is not None or getattr(weight, "grad", None) is None
 
     @property
     def observers(self) -> list[Observer]:
@@ -293,6 +302,14 @@ class Rounds:
                 provenance = self._provenance(self._totals())
                 job = partial(self.courses.examine, table.name, table.rows(), len(table.counts), provenance)
                 self.evaluator.put(job, extra=True)
+
+    def diagnose(self) -> None:
+        """Let the model itself be examined without running it, unless it lies in parts on several ranks."""
+        if not any(table.sharded for table in self.attachment.tables):
+            self.evaluator.put(partial(self._diagnose, self.pulse.step), extra=True)
+
+    def _diagnose(self, step: int) -> None:
+        self.courses.diagnose(step=step)
 
     def _provenance(self, totals: Watched) -> dict[str, Any]:
         coverage = {"places_expected": totals.expected, "places_seen": totals.seen}

@@ -10,7 +10,8 @@ from embedwatch.daemon.canaries import Canaries, CanarySource
 from embedwatch.daemon.config import Config, Source
 from embedwatch.daemon.heart import Heart, HeartSettings
 from embedwatch.daemon.live import Live
-from embedwatch.daemon.polling import Polled, Polling
+from embedwatch.daemon.polled_items import Polled, Questions
+from embedwatch.daemon.polling import Polling
 from embedwatch.daemon.server import Server
 from embedwatch.sinks import open_sink
 
@@ -48,12 +49,20 @@ def _sinks(config: Config) -> list[tuple[Sink, bool]]:
 
 def _background(config: Config, heart: Heart) -> Iterator[Polling | Canaries]:
     """Yield what looks at the sources, each on a thread of its own."""
-    polled = [Polled(each.kind, each.path, each.name, each.every) for each in config.sources if each.kind != "canary"]
+    polled = [
+        Polled(each.kind, each.path, each.name, each.every, _questions(each))
+        for each in config.sources
+        if each.kind != "canary"
+    ]
     if polled:
         yield Polling(heart, polled, only=config.evaluation.only, skip=config.evaluation.skip)
     canaries = [_canary(each) for each in config.sources if each.kind == "canary"]
     if canaries:
         yield Canaries(heart, canaries)
+
+
+def _questions(source: Source) -> Questions:
+    return Questions(text=source.texts, prompts=source.prompts, length=source.length, deep=source.deep)
 
 
 def _canary(source: Source) -> CanarySource:

@@ -216,6 +216,14 @@ class Source(_Section):
     """Label `model` of what is found there."""
     every: Duration = 300.0
     """How often it is looked at."""
+    deep: bool = False
+    """For checkpoints: run each model too, and examine what it does."""
+    length: Annotated[int, Field(ge=1)] | None = None
+    """For checkpoints: number of tokens that the model is to be used with."""
+    texts: File | None = None
+    """For checkpoints: a file of texts, one a line, for each model to read."""
+    prompts: File | None = None
+    """For checkpoints: a file of beginnings, one a line, for each model to go on from."""
     model: File | None = None
     """For a canary: folder of the model that embeds its texts; loaded again each time."""
     url: str | None = None
@@ -226,8 +234,11 @@ class Source(_Section):
     """For a canary: environment variable that holds the provider's key."""
 
     @model_validator(mode="after")
-    def _says_what_embeds(self) -> Source:
-        """Refuse a canary without an embedder, and an embedder without a canary."""
+    def _fits_its_kind(self) -> Source:
+        """Refuse a canary without an embedder, and what belongs to another kind."""
+        asked = [name for name in ("deep", "length", "texts", "prompts") if getattr(self, name) not in (None, False)]
+        if self.kind != "checkpoints" and asked:
+            raise UsageError(f"`{asked[0]}` must be left out for {self.kind}, got one; it belongs to checkpoints")
         given = [name for name in ("model", "url", "url_model", "key_env") if getattr(self, name) is not None]
         if self.kind != "canary" and given:
             raise UsageError(f"`{given[0]}` must be left out for {self.kind}, got one; it belongs to a canary")

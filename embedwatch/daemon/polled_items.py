@@ -13,7 +13,7 @@ from typing import Literal
 from embedwatch.core.errors import EmbedwatchError, InputError, UsageError
 from embedwatch.sources import open_source
 
-__all__ = ["WHOLE", "Item", "Polled", "Signature", "items_of", "number_of", "signature_of"]
+__all__ = ["WHOLE", "Item", "Polled", "Questions", "Signature", "items_of", "number_of", "signature_of"]
 
 STEP = re.compile(r"(\d+)(?=\D*$)")
 """The last number in a name is the step: `step-00000200`, `checkpoint-500`, `epoch=1-step=500.safetensors`."""
@@ -28,6 +28,16 @@ Signature = str
 
 
 @dataclass(frozen=True)
+class Questions:
+    """What is asked of a model: arguments of `audit` by the same names."""
+
+    text: Path | None = None
+    prompts: Path | None = None
+    length: int | None = None
+    deep: bool = False
+
+
+@dataclass(frozen=True)
 class Polled:
     """What is looked at.
 
@@ -37,12 +47,14 @@ class Polled:
         path: where it is.
         name: label `model` of what is found.
         every: seconds between two looks.
+        questions: what is asked of the models in checkpoints.
     """
 
     kind: Literal["checkpoints", "files"]
     path: Path
     name: str
     every: float = 300.0
+    questions: Questions = Questions()
 
     def __post_init__(self) -> None:
         if not self.every > 0:

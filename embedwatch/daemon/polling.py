@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from embedwatch.auditing import audit
@@ -191,7 +191,8 @@ class Polling:
         def reference_of(space: Space) -> Reference | None:
             return None if known is None else known(_space(space, polled.name, item))
 
-        judged = audit(source, only=self._only, skip=self._skip, reference_of=reference_of).spaces
+        asked = asdict(polled.questions) if isinstance(source, TokenTable) else {}
+        judged = audit(source, only=self._only, skip=self._skip, reference_of=reference_of, **asked).spaces
         found = [each.snapshot for each in judged]
         if item.step is not None and isinstance(source, TokenTable):
             tokens = snapshot_of_tokens(source, self._boundary, only=self._only, skip=self._skip)
