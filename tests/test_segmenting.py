@@ -59,6 +59,7 @@ def statuses(found: Comparison) -> dict[str, str]:
     return {name: verdict(part, "drift").status for name, part in found.segmented.segments.items()}
 
 
+@pytest.mark.slow
 def test_nothing_changed(tmp_path: Path, old: Path) -> None:
     labels = labels_of(2_500, (1, 1, 1), seed=1)
     found = compare(old, table(tmp_path / "new.csv", rows_of(labels, seed=1), labels), by="segment")
@@ -68,6 +69,7 @@ def test_nothing_changed(tmp_path: Path, old: Path) -> None:
     assert found.status == "ok"
 
 
+@pytest.mark.slow
 def test_another_mix_is_told_as_mix_and_not_as_drift(tmp_path: Path, old: Path) -> None:
     labels = labels_of(4_000, (6, 2, 2), seed=1)
     new = table(tmp_path / "new.csv", rows_of(labels, seed=1), labels)

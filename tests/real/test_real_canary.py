@@ -14,7 +14,7 @@ from embedwatch.canary.inputs import model_embedder
 from embedwatch.canary.probes import PROBES
 from embedwatch.loading import Subject, load_subject
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

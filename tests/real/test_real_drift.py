@@ -14,7 +14,7 @@ import torch
 from embedwatch import compare
 from tests.checkout import ROOT
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.slow]
 OLD, NEW = 700, 400
 SEED = 3
 EVERY = 4

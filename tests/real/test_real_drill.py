@@ -11,7 +11,7 @@ import pytest
 from embedwatch import Drill, drill
 from tests.checkout import ROOT
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.slow]
 TEXTS, WINDOW = 1_300, 400
 
 

@@ -19,7 +19,7 @@ from embedwatch.stats.drift import Drift
 from embedwatch.stats.transformation import Transformation
 from tests.checkout import ROOT
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.slow]
 OLD, NEW = 1_200, 500
 SEED = 3
 BATCH = 64
