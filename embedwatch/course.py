@@ -49,7 +49,7 @@ class Judgement:
 
     def deliver(self, sink: Sink, boundary: Boundary, *, windows: int) -> None:
         """Hand it to a sink; one that failed too often is tried again at every `RETRY`th window only."""
-        if boundary.is_off("sink", sink.name) and windows % RETRY:
+        if boundary.is_off("sink", sink.name) and (windows % RETRY or not windows):
             return
         with boundary.guard("sink", sink.name, recovers=True):
             if sink.wants_windows and self.window is not None:

@@ -17,6 +17,7 @@ from embedwatch.core.snapshot import Provenance, Snapshot, Space
 from embedwatch.inquiry import Inquiry
 from embedwatch.judged import Judged, cited
 from embedwatch.judging import Judge
+from embedwatch.observe.modes import outside_modes
 from embedwatch.observe.resting import resting
 from embedwatch.reading import Progress, silent
 from embedwatch.selection import DiagnosticSelection
@@ -98,7 +99,8 @@ def _ask(cls: type[Diagnostic], inquiry: Inquiry, found: _Found, boundary: Bound
         try:
             diagnostic = cls()
             if diagnostic.applies(inquiry):
-                with resting(_models(inquiry) if cls.runs_model else ()):
+                # Beside a training the random numbers are the training's: only who runs the model may put them back.
+                with resting(_models(inquiry)) if cls.runs_model else outside_modes():
                     measurements, exhibits = diagnostic.examine(inquiry)
                 found.measurements += measurements
                 found.exhibits += exhibits

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from embedwatch.core.errors import UsageError
+from embedwatch.observe.anatomy import is_computed
 from embedwatch.observe.places import token_embeddings, unwrapped
 
 __all__ = ["check_max_norm", "renormalize_tokens", "shrink_rows", "token_table"]
@@ -110,6 +111,10 @@ def token_table(model: nn.Module) -> tuple[str, Tensor]:
     name, module = next(iter(token_embeddings(unwrapped(model)).items()), (None, None))
     if name is None or module is None:
         raise UsageError(f"`model` must have an embedding of tokens, got {type(model).__name__} without; leave it out")
+    if is_computed(module):
+        raise UsageError(
+            f"`model` must hold its embedding table as a parameter, got {name}, computed from others; scale those"
+        )
     weight = module.weight
     if hasattr(weight, "to_local") or weight.device.type == "meta" or weight.dim() != 2 or not len(weight):
         raise UsageError(

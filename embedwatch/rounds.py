@@ -27,6 +27,7 @@ from embedwatch.observe.modes import outside_modes
 from embedwatch.observe.observer import Observer
 from embedwatch.observe.optimizers import OptimizerWatch
 from embedwatch.observe.pulse import Pulse, Ticker
+from embedwatch.observe.resting import beside_work
 
 __all__ = ["Rounds", "Scalar"]
 
@@ -304,12 +305,17 @@ class Rounds:
                 self.evaluator.put(job, extra=True)
 
     def diagnose(self) -> None:
-        """Let the model itself be examined without running it, unless it lies in parts on several ranks."""
-        if not any(table.sharded for table in self.attachment.tables):
+        """Let the model itself be examined without running it, unless it lies in parts on several ranks.
+
+        Nor is a model examined beside its work that computes weights when they are read.
+        """
+        computed = any("parametrizations" in part._modules for part in self.attachment.model.modules())
+        if not computed and not any(table.sharded for table in self.attachment.tables):
             self.evaluator.put(partial(self._diagnose, self.pulse.step), extra=True)
 
     def _diagnose(self, step: int) -> None:
-        self.courses.diagnose(step=step)
+        with beside_work():  # the evaluator does this, and the model goes on
+            self.courses.diagnose(step=step)
 
     def _provenance(self, totals: Watched) -> dict[str, Any]:
         coverage = {"places_expected": totals.expected, "places_seen": totals.seen}

@@ -18,7 +18,7 @@ from embedwatch.loading.quiet import quiet
 from embedwatch.loading.tables import FLOATS, find_tensor
 from embedwatch.loading.weights import Weights
 
-__all__ = ["Backbone", "build_backbone", "build_writer"]
+__all__ = ["Backbone", "build_backbone", "build_writer", "text_part"]
 
 IN_A_LAYER = re.compile(r"\.\d+\.")
 POOLER = re.compile(r"(^|\.)pooler(\.|$)")
@@ -86,7 +86,7 @@ def build_backbone(blueprint: Blueprint, weights: Weights, *, label: str, featur
         InputError: if a weight that takes part is missing, of another shape or quantised.
     """
     model, info = _loaded(blueprint.model_class, blueprint, weights, label)
-    part = model if features else _text_part(model)
+    part = model if features else text_part(model)
     _check_loading(part, model, info, label)
     return Backbone(model.eval(), part, features, _unused(blueprint, info, label))
 
@@ -164,7 +164,7 @@ def _renamed(blueprint: Blueprint, weights: Weights) -> dict[str, str]:
     return {old: old for old in weights}
 
 
-def _text_part(model: Any) -> nn.Module:
+def text_part(model: Any) -> nn.Module:
     """Return what turns tokens into hidden states: the encoder, the text tower, or the model itself."""
     config = model.config
     if getattr(config, "is_encoder_decoder", False):

@@ -25,7 +25,7 @@ from embedwatch.loading.quiet import quiet
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["Blueprint", "class_named", "draw"]
+__all__ = ["Blueprint", "class_named", "draw", "outline"]
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,13 @@ def draw(directory: Path) -> Blueprint:
             limit=position_limit(owner),
             custom="auto_map" in raw,
         )
+
+
+def outline(blueprint: Blueprint) -> nn.Module:
+    """Return the model on the meta device: its modules, names and shapes, without memory."""
+    with quiet():
+        model: nn.Module = _build(blueprint.config, blueprint.architecture, custom=blueprint.custom)
+    return model
 
 
 def _build(config: Any, label: str, *, custom: bool) -> PreTrainedModel:

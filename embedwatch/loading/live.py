@@ -16,6 +16,7 @@ from embedwatch.loading.heads import is_writer, outputs_of
 from embedwatch.loading.own import EmbedwatchConfig
 from embedwatch.loading.positions import position_module
 from embedwatch.observe.anatomy import token_embeddings
+from embedwatch.observe.resting import check_rest
 from embedwatch_model.transformer import Transformer
 
 if TYPE_CHECKING:
@@ -76,7 +77,8 @@ class LiveSubject:
     ) -> None:
         self.model = model
         self.label = label or type(model).__name__
-        self._tokenizer = tokenizer if tokenizer is not None else getattr(model, "tokenizer", None)
+        found = tokenizer if tokenizer is not None else getattr(model, "tokenizer", None)
+        self._tokenizer = found if hasattr(found, "all_special_ids") else None  # static models have one of tokenizers
         own = getattr(model, "encode", None) if hasattr(model, "get_sentence_embedding_dimension") else None
         self._encode = encode or own
 
@@ -169,11 +171,16 @@ class LiveSubject:
         return self.model if is_writer(self.model, self.settings) else None
 
     def encode(self, texts: Sequence[str]) -> Tensor:
-        """Return the vectors of some texts. Shape: (N, D) float32."""
+        """Return the vectors of some texts. Shape: (N, D) float32.
+
+        Raises:
+            InputError: if nothing says how, or the model may be at work.
+        """
         if self._encode is None:
             raise InputError(
                 f"`{self.label}` must know how texts become vectors, got a {self.architecture}; give `encode`"
             )
+        check_rest()
         return torch.as_tensor(self._encode(list(texts))).detach().float().cpu()
 
     def fingerprint(self) -> str:

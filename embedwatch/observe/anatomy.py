@@ -12,9 +12,11 @@ __all__ = [
     "Modules",
     "adds_positions",
     "find_stacks",
+    "is_computed",
     "parent_of",
     "token_embeddings",
     "token_groups",
+    "weight_of",
 ]
 
 BULK = 0.05
@@ -83,7 +85,7 @@ def _sources(model: nn.Module) -> list[nn.Embedding]:
     outputs = _outputs(modules)
 
     def prominence(module: nn.Embedding) -> tuple[bool, bool, int]:
-        return id(module.weight) in outputs, id(module) in named, module.num_embeddings
+        return id(weight_of(module)) in outputs, id(module) in named, module.num_embeddings
 
     chosen = [*inner, *(outside or ({} if inner else free)).values()]
     return sorted(chosen, key=prominence, reverse=True)
@@ -128,7 +130,7 @@ def _embeddings(modules: Modules) -> dict[str, nn.Embedding]:
 
 
 def _shares(module: nn.Embedding, other: nn.Embedding) -> bool:
-    return module is other or module.weight is other.weight
+    return module is other or weight_of(module) is weight_of(other)
 
 
 def _tables(modules: Modules) -> dict[str, nn.Embedding]:
@@ -138,7 +140,7 @@ def _tables(modules: Modules) -> dict[str, nn.Embedding]:
         name: module
         for name, module in _embeddings(modules).items()
         if module.num_embeddings >= VOCABULARY_AT_LEAST
-        and (id(module.weight) in outputs or not _is_other(name, module, modules))
+        and (id(weight_of(module)) in outputs or not _is_other(name, module, modules))
     }
 
 
@@ -159,7 +161,25 @@ def _speaks_of_positions(name: str, parent: nn.Module | None) -> bool:
 
 def _outputs(modules: Modules) -> set[int]:
     """Return the weights of linear maps: a table that one of them shares holds what the model puts out, tokens."""
-    return {id(module.weight) for module in modules.values() if isinstance(module, nn.Linear)}
+    return {id(weight_of(module)) for module in modules.values() if isinstance(module, nn.Linear)}
+
+
+def is_computed(module: nn.Module) -> bool:
+    """Return whether a module's weight is computed anew each time that it is read, as `parametrize` has it.
+
+    Then reading is not for us: a spectral norm takes a step of its iteration at each reading in training.
+
+    Example:
+        >>> from torch.nn.utils.parametrizations import spectral_norm
+        >>> is_computed(nn.Linear(2, 2)), is_computed(spectral_norm(nn.Linear(2, 2)))
+        (False, True)
+    """
+    return "weight" not in module._parameters and "parametrizations" in module._modules
+
+
+def weight_of(module: nn.Module) -> object:
+    """Return what a module's weight is known by: two that share it have the same. A computed one is not read."""
+    return module if is_computed(module) else getattr(module, "weight", module)
 
 
 def adds_positions(name: str, module: nn.Module) -> bool:

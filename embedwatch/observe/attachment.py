@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 
 from embedwatch.core.boundary import Boundary
-from embedwatch.observe.anatomy import find_stacks
+from embedwatch.observe.anatomy import find_stacks, is_computed, weight_of
 from embedwatch.observe.attention.site import AttentionSite
 from embedwatch.observe.attention.watch import AttentionWatch
 from embedwatch.observe.observer import Added, Begin, End, Observer, TokensSeen
@@ -31,7 +31,10 @@ SILENT_NOW = (
 )
 MANY_PASSES = 100
 """After so many forward passes something should have been looked at."""
-NEVER_CALLED = "the model never calls this module: an unused part, a fused path, or vectors given in place of tokens"
+NEVER_CALLED = (
+    "the model never calls this module: an unused part, a fused path, vectors given in place of tokens, or its "
+    "`forward` is called by name, past all hooks"
+)
 GONE = "the module is no longer in the model"
 FAILED = "looking at it failed too often in a row, see the log"
 COMPILED = "the model was compiled before watching began (call `torch.compiler.reset()`, or watch first)"
@@ -137,7 +140,7 @@ class Attachment:
 
     def _table(self, tables: dict[str, nn.Embedding]) -> TableWatch | None:
         name = next(iter(tables), None)
-        if name is None or tables[name].weight.device.type == "meta":
+        if name is None or is_computed(tables[name]) or tables[name].weight.device.type == "meta":
             return None
         apart = hasattr(tables[name].weight, "to_local")
         if apart and (not self._parts or first_row_here(tables[name].weight) is None):
@@ -165,7 +168,9 @@ class Attachment:
 
     def _counter(self, module: nn.Module | None) -> TokensSeen | None:
         """Return what counts the tokens that a module looks up."""
-        watched = (table for table in self.tables if module is not None and table.module.weight is module.weight)
+        watched = (
+            table for table in self.tables if module is not None and weight_of(table.module) is weight_of(module)
+        )
         table = next(watched, None)
         return None if table is None else table.saw
 
@@ -187,8 +192,11 @@ class Attachment:
 
     def _end(self) -> End:
         """Return the last hook; it looks at predictions where they are as many as the first table has rows."""
-        vocabulary = len(self.table.counts) if self.table is not None else None
-        return End(self._pulse, self._boundary, vocabulary=vocabulary, padding=self.padding)
+        return End(self._pulse, self._boundary, vocabulary=self._vocabulary, padding=self.padding)
+
+    def _vocabulary(self) -> int | None:
+        """Return V as it is now: a table may be resized."""
+        return None if self.table is None else len(self.table.counts)
 
     def _hang(self, observer: Observer) -> None:
         place = observer.place
@@ -328,7 +336,7 @@ def _renew(table: TableWatch, modules: Mapping[str, nn.Module]) -> None:
 
 
 def _weight(module: nn.Module) -> object:
-    return getattr(module, "weight", None) if isinstance(module, nn.Embedding) else module
+    return weight_of(module) if isinstance(module, nn.Embedding) else module
 
 
 def _padding(model: nn.Module) -> Padding | None:

@@ -36,9 +36,9 @@ def gradient_norms(parameters: Iterable[Tensor], table: Tensor | None = None) ->
     norms = torch._foreach_norm([each.detach() for each in gradients], 2, torch.float64 if precise else torch.float32)
     found = {"gradient_norm_applied": torch.linalg.vector_norm(torch.stack(norms))}
     if table is not None and table.grad is not None:
-        found["table_gradient_norm"] = next(
-            norm for norm, each in zip(norms, gradients, strict=True) if each is table.grad
-        )
+        own = next((norm for norm, each in zip(norms, learned, strict=True) if each is table), None)
+        if own is not None:  # else another optimizer has it
+            found["table_gradient_norm"] = own
     return found
 
 

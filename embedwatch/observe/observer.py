@@ -101,7 +101,8 @@ class Observer(Looks, Hook):
         if self._part:
             return named_tensor(output, self._part), None
         if self.place.side == "input":
-            entered = kwargs["hidden_states"] if "hidden_states" in kwargs else args[0] if args else None
+            given = args or tuple(kwargs.values())
+            entered = kwargs["hidden_states"] if "hidden_states" in kwargs else given[0] if given else None
             return vectors_of(entered), None
         first = args[0] if args else next(iter(kwargs.values()), None)
         return vectors_of(output), first if self._tokens is not None and isinstance(first, Tensor) else None
@@ -259,14 +260,19 @@ class End(Begin):
     Args:
         pulse: of the Monitor.
         boundary: where exceptions of ours end.
-        vocabulary: V, where tokens may be predicted.
+        vocabulary: returns V, where tokens may be predicted.
         padding: what stands for padding, where the model is told no mask.
     """
 
     before = False
 
     def __init__(
-        self, pulse: Pulse, boundary: Boundary, *, vocabulary: int | None = None, padding: Padding | None = None
+        self,
+        pulse: Pulse,
+        boundary: Boundary,
+        *,
+        vocabulary: Callable[[], int | None] = lambda: None,
+        padding: Padding | None = None,
     ) -> None:
         super().__init__(pulse, boundary)
         self._vocabulary, self._padding = vocabulary, padding
@@ -294,7 +300,7 @@ class End(Begin):
         pulse, mask = self._pulse, self._mask
         self._mask = None
         pulse.width = None if first is None else first.shape[-1]
-        if first is None or first.shape[-1] != self._vocabulary or not pulse.grad or why_unfit(first):
+        if first is None or first.shape[-1] != self._vocabulary() or not pulse.grad or why_unfit(first):
             return
         began, shape = time.thread_time(), first.shape[:-1]
         with torch.inference_mode(mode=False), torch.no_grad():

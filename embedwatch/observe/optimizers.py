@@ -57,16 +57,23 @@ _wire = _Wire()
 
 
 class OptimizerWatch:
-    """Notices the steps of the first optimizer that holds parameters of a model, and how it treats one of them.
+    """Notices the steps of one optimizer that holds parameters of a model, and how it treats one of them.
+
+    Of several it is the one that holds the embedding table, where that steps as often as the others; else the first.
 
     Args:
         model: whose parameters.
         stepped: called after each step.
+        table: returns what the weight of the embedding table is; `None` where there is none.
     """
 
-    def __init__(self, model: nn.Module, stepped: Callable[[], None]) -> None:
+    def __init__(
+        self, model: nn.Module, stepped: Callable[[], None], *, table: Callable[[], object] = lambda: None
+    ) -> None:
         self._model = weakref.ref(model)
-        self._stepped = stepped
+        self._stepped, self._table = stepped, table
+        self._steps = 0  # of the chosen one, since another that holds the table has stepped
+        self._with: weakref.WeakSet[Optimizer] = weakref.WeakSet()  # those that stepped since the chosen one did
         self._chosen: weakref.ref[Optimizer] | None = None
         self._other: weakref.ref[Optimizer] | None = None
         self._strangers: weakref.WeakSet[Optimizer] = weakref.WeakSet()
@@ -88,14 +95,18 @@ class OptimizerWatch:
         """Whether there was one, and it exists no longer: nothing can step until another does."""
         return self._chosen is not None and self._chosen() is None
 
-    def settings(self, parameter: Tensor) -> Settings | None:
+    @property
+    def parameters(self) -> list[Tensor]:
+        """What it holds, and those hold that stepped since its last step: all that this step moves."""
+        chosen = self.optimizer
+        others = [each for each in self._with if each is not chosen]
+        groups = [group for each in (chosen, *others) if each is not None for group in each.param_groups]
+        held = {id(parameter): parameter for group in groups for parameter in group["params"]}
+        return list(held.values())
+
+    def settings(self, parameter: object) -> Settings | None:
         """Return how the optimizer treats a parameter; `None` where it does not know it, or has not stepped."""
-        optimizer = self.optimizer
-        groups: Iterable[Settings] = () if optimizer is None else optimizer.param_groups
-        for group in groups:
-            if any(held is parameter for held in group["params"]):
-                return {name: value for name, value in group.items() if name != "params"}
-        return None
+        return _settings(self.optimizer, parameter)
 
     @property
     def rate(self) -> float | Tensor | None:
@@ -113,8 +124,22 @@ class OptimizerWatch:
         if optimizer is not self.optimizer and self._takes_over(optimizer):
             self._chosen = weakref.ref(optimizer)
         if optimizer is self.optimizer:
-            self._other = None
+            self._other, self._steps = None, self._steps + 1
             self._stepped()
+            self._with.clear()
+        else:
+            self._with.add(optimizer)
+            self._give_way(optimizer)
+
+    def _give_way(self, optimizer: Optimizer) -> None:
+        """Let one count from its next step on that holds the table, where the chosen one does not; this was counted."""
+        table = self._table()
+        if table is None or _settings(optimizer, table) is None or self.settings(table) is not None:
+            return
+        if self._steps == 1:
+            self._chosen, self._other = weakref.ref(optimizer), None
+            self._with.clear()
+        self._steps = 0
 
     def _takes_over(self, optimizer: Optimizer) -> bool:
         """Return whether it is the first, or has stepped twice since the one before it did."""
@@ -128,3 +153,12 @@ class OptimizerWatch:
             return False
         ours = {id(parameter) for parameter in model.parameters()}
         return any(id(parameter) in ours for group in optimizer.param_groups for parameter in group["params"])
+
+
+def _settings(optimizer: Optimizer | None, parameter: object) -> Settings | None:
+    """Return the group of an optimizer that a parameter is in; `None` where it is in none."""
+    groups: Iterable[Settings] = () if optimizer is None else optimizer.param_groups
+    for group in groups:
+        if any(held is parameter for held in group["params"]):
+            return {name: value for name, value in group.items() if name != "params"}
+    return None

@@ -2,13 +2,48 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import torch
 from torch import nn
 
-__all__ = ["resting"]
+from embedwatch.core.errors import InputError
+
+__all__ = ["beside_work", "check_rest", "resting"]
+
+_thread = threading.local()
+
+
+@contextmanager
+def beside_work() -> Iterator[None]:
+    """Say that models may be at work on other threads: within, on this thread, `resting` refuses to disturb them.
+
+    Example:
+        >>> with beside_work(), resting([nn.Linear(2, 2)]):
+        ...     pass
+        Traceback (most recent call last):
+        embedwatch.core.errors.InputError: the model must be at rest to be run, got one that may be at work; ask ...
+    """
+    before = getattr(_thread, "beside_work", False)
+    _thread.beside_work = True
+    try:
+        yield
+    finally:
+        _thread.beside_work = before
+
+
+def check_rest() -> None:
+    """Refuse to run a model here.
+
+    Raises:
+        InputError: within `beside_work`.
+    """
+    if getattr(_thread, "beside_work", False):
+        raise InputError(
+            "the model must be at rest to be run, got one that may be at work; ask `Monitor.diagnose` between steps"
+        )
 
 
 @contextmanager
@@ -21,6 +56,9 @@ def resting(models: Iterable[nn.Module]) -> Iterator[None]:
     Args:
         models: that are run inside.
 
+    Raises:
+        InputError: within `beside_work`.
+
     Example:
         >>> dropout = nn.Dropout()
         >>> with resting([dropout]):
@@ -29,6 +67,7 @@ def resting(models: Iterable[nn.Module]) -> Iterator[None]:
         >>> dropout.training
         True
     """
+    check_rest()
     parts = list({id(part): part for model in models for part in model.modules()}.values())
     modes = [part.training for part in parts]
     buffers = [dict(part._buffers) for part in parts]

@@ -84,7 +84,12 @@ class Mask:
                 return None
             return _no_padding(self.ids, padding)
         real = self._real(shape)
-        return None if real is None else real != 0
+        if real is None or padding is None or self.ids is None or self.ids.shape != shape == real.shape:
+            return None if real is None else real != 0
+        if self.real.shape[-1] <= shape[-1]:
+            return real != 0
+        # Who generates goes on to the longest text: those that have ended get padding, which the mask calls real.
+        return (real != 0) & (self.ids != padding.token)
 
     def inputs(self, shape: torch.Size, padding: Padding | None) -> Tensor | None:
         """Return the identity of what each row of this shape was made of: its token, or else a whole input.
