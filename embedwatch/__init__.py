@@ -11,6 +11,11 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from embedwatch.align.aligner import Aligner, load_aligner
+    from embedwatch.align.checking import Compatibility, check_pair
+    from embedwatch.align.fitting import fit_aligner
+    from embedwatch.align.mixed import find_mixed
+    from embedwatch.align.mixed_results import Mixed
     from embedwatch.auditing import Audit, audit
     from embedwatch.batch import AttentionBatch, PairBatch, TokenBatch, TrainingStep, VectorBatch
     from embedwatch.canary import Canary
@@ -42,6 +47,7 @@ if TYPE_CHECKING:
     )
     from embedwatch.drills.drilling import drill
     from embedwatch.drills.results import Drill
+    from embedwatch.index_health import examine_index
     from embedwatch.interventions import renormalize_tokens
     from embedwatch.judging import Judge
     from embedwatch.loading import Subject, load_subject
@@ -53,6 +59,11 @@ if TYPE_CHECKING:
     from embedwatch.window import Window, Windows
 
 _HOMES = {
+    "embedwatch.align.aligner": ("Aligner", "load_aligner"),
+    "embedwatch.align.checking": ("Compatibility", "check_pair"),
+    "embedwatch.align.fitting": ("fit_aligner",),
+    "embedwatch.align.mixed": ("find_mixed",),
+    "embedwatch.align.mixed_results": ("Mixed",),
     "embedwatch.auditing": ("Audit", "audit"),
     "embedwatch.batch": ("AttentionBatch", "PairBatch", "TokenBatch", "TrainingStep", "VectorBatch"),
     "embedwatch.canary": ("Canary",),
@@ -85,6 +96,7 @@ _HOMES = {
     ),
     "embedwatch.drills.drilling": ("drill",),
     "embedwatch.drills.results": ("Drill",),
+    "embedwatch.index_health": ("examine_index",),
     "embedwatch.interventions": ("renormalize_tokens",),
     "embedwatch.judging": ("Judge",),
     "embedwatch.loading": ("Subject", "load_subject"),
@@ -97,11 +109,13 @@ _HOMES = {
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "Aligner",
     "AttentionBatch",
     "Audit",
     "Canary",
     "Check",
     "Comparison",
+    "Compatibility",
     "Diagnostic",
     "Drill",
     "EmbedwatchError",
@@ -116,6 +130,7 @@ __all__ = [
     "MergeError",
     "Metric",
     "MissingExtraError",
+    "Mixed",
     "Monitor",
     "PairBatch",
     "Provenance",
@@ -139,10 +154,15 @@ __all__ = [
     "Windows",
     "__version__",
     "audit",
+    "check_pair",
     "compare",
     "compare_snapshots",
     "create_reference",
     "drill",
+    "examine_index",
+    "find_mixed",
+    "fit_aligner",
+    "load_aligner",
     "load_reference",
     "load_subject",
     "open_source",

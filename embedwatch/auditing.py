@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from embedwatch.core.boundary import Boundary, OnError
 from embedwatch.core.check import Check
@@ -20,21 +20,26 @@ from embedwatch.core.snapshot import Space
 from embedwatch.core.source import Source
 from embedwatch.core.verdict import STATUSES, Status, Verdict, worst
 from embedwatch.diagnosing import diagnose
+from embedwatch.index_health import IndexQuestions, judge_index
 from embedwatch.inquiry import Inquiry
 from embedwatch.judged import Judged, cited
 from embedwatch.judging import Judge
+from embedwatch.questions import Questions
 from embedwatch.reading import Progress, silent
 from embedwatch.references.beside import Beside, ReferenceOf, beside_of
 from embedwatch.selection import NothingLeft, Selection
 from embedwatch.sources import open_source
 from embedwatch.window import Window
 
+if TYPE_CHECKING:
+    from embedwatch.sources.faiss import FaissSource
+
 __all__ = ["AUDIT_SCHEMA", "Audit", "Judged", "audit"]
 
 AUDIT_SCHEMA = 1
 """Version of the JSON that an Audit writes."""
-TEXTS, PROMPTS = 256, 32
-"""So many texts and prompts of a file are given to a model that is examined, at most: the first ones."""
+CONSOLE = "console"
+"""Name of the sink that people read as it comes."""
 ONLY_TOKENS = "only the token table is judged; --text FILE judges the model's vectors of texts too"
 
 
@@ -86,6 +91,8 @@ def audit(
     words: str | os.PathLike[str] | None = None,
     length: int | None = None,
     deep: bool = False,
+    queries: str | os.PathLike[str] | None = None,
+    present: str | os.PathLike[str] | None = None,
     only: Sequence[str] = (),
     skip: Sequence[str] = (),
     sinks: Sequence[Sink] = (),
@@ -97,7 +104,7 @@ def audit(
     """Measure and judge files of vectors, models with their token tables, and texts encoded by a model.
 
     A model is examined by every diagnostic that needs its weights alone; by those that run it where texts or prompts
-    are given, or `deep` is set.
+    are given, or `deep` is set. With both texts and `deep` its attention on them is judged as well, layer by layer.
 
     Args:
         inputs: paths of files or model folders, names of cached models, or Sources.
@@ -112,6 +119,8 @@ def audit(
         words: a file of groups of words, or the name of those that come with the package.
         length: number of tokens that the model is to be used with; what it was trained with by default.
         deep: run the model even where no texts are given.
+        queries: file of query vectors, with which an index is asked; rows of the index by default.
+        present: file of what the present model writes: row i for id i of an index, or for the id that is its name.
         only: names of statistics, diagnostics, measurements or checks to keep.
         skip: names of statistics, diagnostics, measurements or checks to leave out.
         sinks: where each judged Space goes. They are not closed.
@@ -141,50 +150,13 @@ def audit(
     work = _Work(tuple(only), tuple(skip), tuple(sinks), exhibits, progress or silent, boundary, reference_of)
     if any(labelled for _, labelled in opened):  # a table of tokens has nothing to say where only groups are asked for
         opened = [(source, labelled) for source, labelled in opened if labelled or work.works_unlabelled()]
-    asked = _Questions(text, prompts, corpus, words, length, deep)
+    asked = Questions(text, prompts, corpus, words, length, deep)
     asked.check([source for source, _ in opened])
-    judged = work.judge_all(opened, asked)
+    of_index = IndexQuestions(queries, present)
+    of_index.check([source for source, _ in opened])
+    judged = work.judge_all(opened, asked, of_index)
     errors = tuple((stage, name, count) for (stage, name), count in boundary.errors.items())
     return Audit(tuple(judged), errors)
-
-
-@dataclass(frozen=True)
-class _Questions:
-    """What is asked of models."""
-
-    text: str | os.PathLike[str] | None
-    prompts: str | os.PathLike[str] | None
-    corpus: str | os.PathLike[str] | None
-    words: str | os.PathLike[str] | None
-    length: int | None
-    deep: bool
-
-    def check(self, sources: Sequence[Source]) -> None:
-        """Refuse questions about models where there is none."""
-        from embedwatch.sources.subject import TokenTable
-
-        asked = {"prompts": self.prompts, "corpus": self.corpus, "length": self.length, "deep": self.deep or None}
-        named = next((name for name, value in asked.items() if value is not None), None)
-        if named is not None and not any(isinstance(source, TokenTable) for source in sources):
-            raise UsageError(
-                f"`{named}` must come with a model, got {sources[0].label}, which is none; name the model's folder"
-            )
-        if self.length is not None and self.length < 1:
-            raise UsageError(f"`length` must be at least 1 token, got {self.length}; give the longest text's tokens")
-
-    def inquiry(self, subject: Any) -> Inquiry:
-        """Return them about one model."""
-        from embedwatch.sources.texts import first_texts
-
-        return Inquiry(
-            subject,
-            texts=() if self.text is None else first_texts(Path(self.text), TEXTS),
-            prompts=() if self.prompts is None else first_texts(Path(self.prompts), PROMPTS),
-            corpus=None if self.corpus is None else Path(self.corpus),
-            length=self.length,
-            words=self.words,
-            deep=self.deep,
-        )
 
 
 @dataclass(frozen=True)
@@ -257,8 +229,11 @@ class _Work:
             return False
         return True
 
-    def judge_all(self, opened: Sequence[tuple[Source, bool]], asked: _Questions) -> list[Judged]:
-        """Judge each Source, and each model after the rows of its table."""
+    def judge_all(
+        self, opened: Sequence[tuple[Source, bool]], asked: Questions, of_index: IndexQuestions
+    ) -> list[Judged]:
+        """Judge each Source, each model after the rows of its table, and each index after its vectors."""
+        from embedwatch.sources.faiss import FaissSource
         from embedwatch.sources.subject import TokenTable
 
         found: list[Judged] = []
@@ -269,7 +244,14 @@ class _Work:
             except NothingLeft as error:  # of its rows: something of the model may have been named
                 nothing = error
             if isinstance(source, TokenTable):
-                found += self._diagnosed(asked.inquiry(source.subject))
+                inquiry = asked.inquiry(source.subject)
+                found += self._diagnosed(inquiry)
+                if inquiry.deep and inquiry.texts:
+                    found += self._attention(inquiry)
+            elif asked.words is not None and not labelled:
+                found += self._of_words(source, asked.words)
+            if isinstance(source, FaissSource):
+                found += self._of_index(source, of_index)
         if nothing is not None and not found:
             raise nothing
         return found
@@ -283,8 +265,51 @@ class _Work:
             boundary=self.boundary,
             progress=self.progress,
         )
+        return self._delivered(found)
+
+    def _attention(self, inquiry: Inquiry) -> list[Judged]:
+        """Judge the attention of a model on the texts. Sinks for people get the layers that are not sound."""
+        from embedwatch.attention_study import AttentionStudy, study_attention, unexamined
+
+        study: AttentionStudy | None = None
+        with self.boundary.guard("diagnostic", "attention"):
+            try:
+                study = study_attention(
+                    inquiry.subject,
+                    inquiry.texts,
+                    length=inquiry.length,
+                    only=self.only,
+                    skip=self.skip,
+                    seed=inquiry.seed,
+                    boundary=self.boundary,
+                    progress=self.progress,
+                )
+            except InputError as error:
+                return self._delivered([unexamined(inquiry.subject, error)])
+        if study is None:
+            return []
+        self._delivered(study.grave, [sink for sink in self.sinks if sink.name == CONSOLE])
+        self._delivered(study.every, [sink for sink in self.sinks if sink.name != CONSOLE])
+        return study.every
+
+    def _of_words(self, source: Source, words: Any) -> list[Judged]:
+        from embedwatch.meaning.judging import judge_words
+        from embedwatch.sources.subject import EncodedTexts
+
+        if isinstance(source, EncodedTexts):  # the model behind them was asked
+            return []
+        judged = judge_words(source, words, boundary=self.boundary, skip=self.skip, exhibits=self.exhibits)
+        return self._delivered([judged])
+
+    def _of_index(self, source: FaissSource, asked: IndexQuestions) -> list[Judged]:
+        judged = judge_index(
+            source, asked, only=self.only, skip=self.skip, boundary=self.boundary, exhibits=self.exhibits
+        )
+        return [] if judged is None else self._delivered([judged])
+
+    def _delivered(self, found: list[Judged], sinks: Sequence[Sink] | None = None) -> list[Judged]:
         for judged in found:
-            for sink in self.sinks:
+            for sink in self.sinks if sinks is None else sinks:
                 with self.boundary.guard("sink", sink.name):
                     sink.write(judged.snapshot, judged.verdicts, judged.exhibits)
         return found

@@ -109,13 +109,15 @@ class DiagnosticSelection:
     checks: tuple[type[Check], ...]
 
     @classmethod
-    def choose(cls, *, only: Sequence[str] = (), skip: Sequence[str] = ()) -> DiagnosticSelection:
-        """Choose among everything registered; nothing may be left.
+    def choose(
+        cls, *, only: Sequence[str] = (), skip: Sequence[str] = (), examines: str = SUBJECT
+    ) -> DiagnosticSelection:
+        """Choose among everything registered that examines the same; nothing may be left.
 
         Raises:
             UsageError: for a name that is no statistic, diagnostic, measurement or check.
         """
-        diagnostics = {name: one for name, one in registered(Diagnostic).items() if one.examines == SUBJECT}
+        diagnostics = {name: one for name, one in registered(Diagnostic).items() if one.examines == examines}
         checks = registered(Check)
         wanted = _metrics(only or diagnostics, diagnostics, checks)
         unwanted = _metrics(skip, diagnostics, {name: check for name, check in checks.items() if name not in skip})

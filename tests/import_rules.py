@@ -156,7 +156,17 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "embedwatch.sketches": (*_BELOW, "embedwatch.ann"),
     "embedwatch.ann": (*_BELOW[:2], "embedwatch.ann"),
     "embedwatch.stats": (*_BELOW, "embedwatch.ann"),
-    "embedwatch.diagnostics": (*_BELOW[:2], "embedwatch.ann", "embedwatch.observe"),
+    "embedwatch.diagnostics": (
+        *_BELOW[:2],
+        "embedwatch.ann",
+        "embedwatch.inquiry",
+        "embedwatch.lexicons",
+        "embedwatch.loading",
+        "embedwatch.meaning",
+        "embedwatch.observe",
+    ),
+    "embedwatch.lexicons": (*_BELOW[:1], "embedwatch.lexicons"),
+    "embedwatch.meaning": (*_BELOW[:2], "embedwatch.lexicons", "embedwatch.loading", "embedwatch.meaning"),
     "embedwatch.calibration": (*_BELOW[:1], "embedwatch.calibration"),
     "embedwatch.checks": (*_BELOW[:1], "embedwatch.calibration"),
     "embedwatch.exposition": (*_BELOW[:1], "embedwatch.__version__"),
@@ -329,7 +339,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "sentence_transformers": ("embedwatch.loading", "embedwatch.integrations"),
     "tokenizers": ("embedwatch.loading", "embedwatch.integrations", "embedwatch_model"),
     "transformers": ("embedwatch.loading", "embedwatch.integrations", "embedwatch.observe"),
-    "yaml": ("embedwatch.daemon", "embedwatch.operations"),
+    "yaml": ("embedwatch.daemon", "embedwatch.lexicons", "embedwatch.operations"),
 }
 NEVER_AT_START = ("sklearn", "scipy", "transformers", "sentence_transformers")
 """Seconds of import time that only those pay who use them."""

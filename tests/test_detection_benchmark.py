@@ -14,9 +14,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from benchmarks.detection import faults, judging, mmd, tables
+from benchmarks.detection import faults, judging, limits, mmd, tables
 from benchmarks.detection.__main__ import PAGE
 from benchmarks.detection.judging import LEVELS, Judged, judged, line, pooled, share, watched
+from benchmarks.detection.limits import limit
 from benchmarks.detection.mmd import discrepancies, exact_p_value, kernel_matrix
 from benchmarks.detection.pairs import bursty, independent, mixed, mixed_in, new_topic, topics_of
 from benchmarks.detection.parts import PARTS
@@ -246,7 +247,7 @@ def test_every_table_has_its_parts() -> None:
     assert {part for name in tables.TABLES for part in tables.NEEDS.get(name, (name,))} <= known
 
 
-@pytest.mark.parametrize("module", [judging, mmd, tables])
+@pytest.mark.parametrize("module", [judging, limits, mmd, tables])
 def test_examples_run(module: ModuleType) -> None:
     found = doctest.testmod(module)
     assert found.attempted
@@ -290,6 +291,25 @@ def test_the_yardstick_stands_beside_the_same_windows() -> None:
     assert told[6].startswith("| MiniLM | docstrings | healthy | 2 %")
 
 
+def test_limits_tell_topics_that_are_found_from_those_that_are_missed() -> None:
+    facts: dict[str, Any] = {"model": "minilm", "base": "stdlib", "of": 20}
+    found = {**facts, "found": True, "trials": 15, "near": 9.25, "beyond": 0.0031, "oracle": share(15, 15)}
+    told = table("limits", limits=[found, {**facts, "found": False, "trials": 0}])
+    assert told[4] == "| MiniLM | docstrings | found: 15 of 20 | 9.2 | 0.31 % | 15 of 15 |"
+    assert told[5] == "| MiniLM | docstrings | missed: 0 of 20 |  |  |  |"
+
+
+def test_a_topic_of_its_own_is_known_and_found() -> None:
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(4_000, 8, generator=generator)
+    rows[:100] += 8
+    one = limit(rows, ["new"] * 100 + ["old"] * 3_900, 0)
+    assert one.found
+    assert one.oracle
+    assert one.near > 29
+    assert one.beyond == 0
+
+
 def test_shares_of_everything_are_told_in_whole_percent() -> None:
     assert tables.percent(share(10, 10)) == "100 % (72 to 100)"
     assert tables.percent(share(996, 1_000)) == "99.6 % (99 to 99.8)"
@@ -315,7 +335,7 @@ def test_cost_is_told_with_and_without_what_is_done_once() -> None:
     ours = {"rows": 5_000, "fit_seconds": 0.3, "map_seconds": 0.05, "map_microseconds_each_row": 10.0}
     ours |= {"compare_seconds": 0.15, "compare_without_scan_seconds": 0.05, "cpu_seconds": 0.2}
     told = table("cost", cost=other, our_costs=[ours, {"bytes": 1e6, "rows": 10_000, "bound": 2e6}])
-    assert "| compare without the scan of neighbourhoods, once a window | 0.05 s | 100 s | 2,000 |" in told
+    assert "| compare without the scan of regions, once a window | 0.05 s | 100 s | 2,000 |" in told
     assert "| compare, once a window | 0.15 s | 100 s | 667 |" in told
     assert "| map and compare | 0.2 s | 100 s | 500 |" in told
     assert "| fit, map and compare | 0.5 s | 100 s | 200 |" in told

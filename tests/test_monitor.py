@@ -53,7 +53,10 @@ def test_windows_are_closed_at_the_start_and_then_evenly_and_all_places_are_in_t
     assert steps["layers.3"] == [1, 11, 21, 31, 35]
     assert steps["embedding.tokens.weight"] == steps["training"] == steps["monitor"] == steps["layers.3"]
     assert steps["token_table"] == [0, 35], "it is examined at the start and at the end"
-    assert {place for place in steps if not place.endswith(".attention")} == {
+    of_the_model = {"positions", "scale", "vocabulary", "layers", "meaning"} & steps.keys()
+    assert {"positions", "scale", "vocabulary", "layers"} <= of_the_model
+    assert all(steps[place] == [0, 35] for place in of_the_model), "so is the model itself"
+    assert {place for place in steps if not place.endswith(".attention")} - of_the_model == {
         "embedding.tokens", "embedding", "layers.0", "layers.1", "layers.2", "layers.3", "norm",
         "embedding.tokens.weight", "token_table", "training", "monitor",
     }  # fmt: skip

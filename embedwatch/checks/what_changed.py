@@ -31,11 +31,12 @@ GRADES = {
     "drift_norm_ratio": (1, 0.01, 0.05),
 }
 """No change, and from where the check `drift` warns and fails."""
+OF_REGIONS = ("common", "gone", "lost", "moved")
 PLAIN = {
     "foreign": "drift_foreign_ratio",
     **{
         name: f"transformation_{name}_ratio"
-        for name in ("aside", "common", "concentration", "filled", "lead", "lost", "moved", "offset", "overlap", "tail")
+        for name in (*OF_REGIONS, "aside", "concentration", "filled", "lead", "offset", "overlap", "tail")
     },
     "within": "transformation_within_ratio",
     "spectrum": "transformation_spectrum_distance",
@@ -48,6 +49,7 @@ WORDS = {
     "emptied": "{:.0f} more directions are empty",
     "filled": "directions that were empty hold {:.3g} times what they held",
     "foreign": "{:.1%} of the rows or more are foreign",
+    "gone": "regions that held {:.1%} of the rows lost nearly all of them",
     "lead": "leading directions hold {:.0%} of their share",
     "lost": "regions that held {:.1%} of the rows lost most of them",
     "lowered": "numbers lie on the grid of {precision}",
@@ -100,10 +102,15 @@ class Change(NamedTuple):
 
 MODEL = f"{CANARY} Encode the old rows again, or go back to the old model; never mix both in one index."
 RESTORE = "Restore the setting, or encode the old rows again with the new one."
+GONE = "Find out why these rows no longer come."
+NEW = "Read the foreign rows; should they be there?"
+MIX = "See which regions gained and lost; if that is as it should be, take a new reference."
 HALF = Limit(warn=0.5)
 FILLED = Sign("filled", 10)
 BLIND = Sign("blind", 1)
 """The reference has no empty directions, which would tell more."""
+EMPTY = Sign("unfilled", 1)
+"""Directions that were empty are not filled, or there were none."""
 KEPT = (Sign("lead", 0.9, 1.1), Sign("tail", 0.85, 1.15))
 SAME_SPECTRUM = (Sign("spectrum", most=0.3), Sign("concentration", 0.85, 1.18))
 CHANGES = (
@@ -137,13 +144,13 @@ CHANGES = (
     Change(
         "pooling",
         "pooling or prefix changed",
-        (Sign("offset", 0.17), Sign("aside", 0.15), Sign("common", 0.4), *KEPT),
+        (EMPTY, Sign("offset", 0.17), Sign("aside", 0.15), Sign("common", 0.4), *KEPT),
         RESTORE,
     ),
     Change(
         "pooling",
         "pooling or prefix changed",
-        (Sign("offset", 0.5), Sign("common", 0.8), Sign("within", most=0.7)),
+        (EMPTY, Sign("offset", 0.5), Sign("common", 0.8), Sign("within", most=0.7)),
         RESTORE,
     ),
     Change(
@@ -188,21 +195,13 @@ CHANGES = (
         (Sign("concentration", 1.35), Sign("aside", most=0.06), *KEPT),
         "Stop what trains or averages the vectors, and go back to those of the reference.",
     ),
-    Change("content", "a topic is gone", (Sign("lost", 0.065),), "Find out why these rows no longer come."),
-    Change("content", "new content came", (Sign("foreign", 0.035),), "Read the foreign rows; should they be there?"),
-    Change(
-        "content",
-        "new content came",
-        (Sign("foreign", 0.015), Sign("tail", 1.025), Sign("lead", most=0.995)),
-        "Read the foreign rows; should they be there?",
-    ),
-    Change(
-        "mix",
-        "the mix of topics changed",
-        (Sign("moved", 0.07), Sign("aside", 0.03)),
-        "See which regions gained and lost; if that is as it should be, take a new reference.",
-    ),
-    Change("content", "new content came", (Sign("foreign", 0.02),), "Read the foreign rows; should they be there?"),
+    Change("content", "a topic is gone", (Sign("gone", 0.02),), GONE),
+    Change("content", "new content came", (Sign("foreign", 0.035),), NEW),
+    Change("content", "new content came", (Sign("foreign", 0.015), Sign("tail", 1.025), Sign("lead", most=0.995)), NEW),
+    Change("mix", "the mix of topics changed", (Sign("moved", 0.15), Sign("aside", 0.03)), MIX),
+    Change("content", "a topic is gone", (Sign("lost", 0.02), Sign("aside", 0.03)), GONE),
+    Change("mix", "the mix of topics changed", (Sign("moved", 0.07), Sign("aside", 0.03)), MIX),
+    Change("content", "new content came", (Sign("foreign", 0.01),), NEW),
 )
 """The first whose signs are all met names the change."""
 OF_DATA = ("content", "mix")
@@ -337,6 +336,7 @@ def _numbers(snapshot: Snapshot) -> Numbers:
         "grown": None if not norm or norm <= 0 else abs(math.log(norm)),
         "lowered": max(0, precision[1] - precision[0]),
         "blind": float(numbers["filled"] is None),
+        "unfilled": float(numbers["filled"] is None or numbers["filled"] < FILLED.least),
     }
 
 

@@ -43,6 +43,8 @@ __all__ = ["audit_command", "progress_bar"]
 @click.option("--prompts", metavar="FILE", help="Let a model go on from these, one a line, and examine what it writes.")
 @click.option("--corpus", metavar="FILE", help="Count a model's tokens in this file, one text a line.")
 @click.option("--words", metavar="FILE|NAME", help="Groups of words: a file, or a name of those that come along.")
+@click.option("--queries", metavar="FILE", help="Ask a FAISS index with these vectors; else with rows of its own.")
+@click.option("--present", metavar="FILE", help="What the present model writes for ids of a FAISS index: is it stale?")
 @click.option("--only", metavar="NAME", multiple=True, help="Keep this statistic, diagnostic, measurement or check.")
 @click.option("--skip", metavar="NAME", multiple=True, help="Leave out such a one; both are repeatable.")
 @fail_on_option
@@ -66,8 +68,8 @@ def audit_command(
 ) -> int:
     """Judge embedding spaces: files of vectors, token tables of models, vectors of texts.
 
-    PATH is a file (.npy, .npz, .safetensors, .csv, .tsv, .parquet, word2vec, GloVe), a model folder, or the name of
-    a model in the local Hugging Face cache. Of a model its token table and its weights are judged; with --text its
+    PATH is a file (.npy, .npz, .safetensors, .csv, .tsv, .parquet, .faiss, word2vec, GloVe), a model folder, or the
+    name of a model in the local Hugging Face cache. Of a model its token table and its weights are judged; with --text its
     vectors of texts too, and what it does with them.
 
     \b

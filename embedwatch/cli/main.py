@@ -10,15 +10,19 @@ from typing import Any
 import click
 
 from embedwatch import __version__
+from embedwatch.cli.align import align_command
+from embedwatch.cli.attention import attention_command
 from embedwatch.cli.audit import audit_command
 from embedwatch.cli.canary import canary_command
 from embedwatch.cli.compare import compare_command
 from embedwatch.cli.config import config_command
+from embedwatch.cli.demo import demo_command
 from embedwatch.cli.drill import drill_command
 from embedwatch.cli.explain import explain_command
 from embedwatch.cli.generate import generate_command
 from embedwatch.cli.list import list_command
 from embedwatch.cli.metrics import metrics_command
+from embedwatch.cli.positions import positions_command
 from embedwatch.cli.reference import reference_command
 from embedwatch.cli.rules import rules_command
 from embedwatch.cli.serve import serve_command
@@ -119,15 +123,19 @@ def main(*, debug: bool) -> None:
     del debug
 
 
+main.add_command(align_command)
+main.add_command(attention_command)
 main.add_command(audit_command)
 main.add_command(canary_command)
 main.add_command(compare_command)
 main.add_command(config_command)
+main.add_command(demo_command)
 main.add_command(drill_command)
 main.add_command(explain_command)
 main.add_command(generate_command)
 main.add_command(list_command)
 main.add_command(metrics_command)
+main.add_command(positions_command)
 main.add_command(reference_command)
 main.add_command(rules_command)
 main.add_command(serve_command)

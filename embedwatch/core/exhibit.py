@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -46,8 +47,8 @@ class Exhibit:
     def build(
         cls, name: str, shape: Shape, caption: str, columns: Sequence[str], rows: Iterable[Sequence[Cell]]
     ) -> Exhibit:
-        """Make an exhibit, capped at `EXHIBIT_ROWS`."""
-        every = [tuple(row) for row in rows]
+        """Make an exhibit, capped at `EXHIBIT_ROWS`; what is NaN or infinite is left empty."""
+        every = [tuple(map(_finite, row)) for row in rows]
         if any(len(row) != len(columns) for row in every):
             raise UsageError(f"each row of the exhibit {name!r} must have {len(columns)} cells, one for each column")
         return cls(name, shape, caption, tuple(columns), tuple(every[:EXHIBIT_ROWS]), max(0, len(every) - EXHIBIT_ROWS))
@@ -86,3 +87,7 @@ class Exhibit:
         """Read what `to_json` wrote."""
         rows = tuple(tuple(row) for row in data["rows"])
         return cls(data["name"], data["shape"], data["caption"], tuple(data["columns"]), rows, data["truncated"])
+
+
+def _finite(cell: Cell) -> Cell:
+    return None if isinstance(cell, float) and not math.isfinite(cell) else cell

@@ -13,9 +13,8 @@ from torch import Tensor
 from embedwatch.core.diagnostic import Diagnostic
 from embedwatch.core.exhibit import Exhibit
 from embedwatch.core.measurement import Measurement, Metric
-from embedwatch.geometry.norms import row_norms
+from embedwatch.geometry.scale import factors_of_root, root_mean_square
 
-CHUNK = 4096
 MOST = 1e6
 """Tokens beside positions that are all zero count as so many times as large."""
 
@@ -85,9 +84,9 @@ class EmbeddingScale(Diagnostic):
     def examine(self, subject: Any) -> tuple[Sequence[Measurement], Sequence[Exhibit]]:
         """Return the measurements of an `InputParts`."""
         parts: InputParts = subject
-        tokens = _rms(parts.tokens)
-        positions = None if parts.positions is None else _rms(parts.positions)
-        entering = None if parts.entering is None else _rms(parts.entering)
+        tokens = root_mean_square(parts.tokens)
+        positions = None if parts.positions is None else root_mean_square(parts.positions)
+        entering = None if parts.entering is None else root_mean_square(parts.entering)
         if positions is None and parts.from_table and _is_zero(parts.positions):
             positions = 0.0
         balance = tokens / max(positions, tokens / MOST) if tokens is not None and positions is not None else None
@@ -112,27 +111,10 @@ class EmbeddingScale(Diagnostic):
 
 
 def _power(entering: float | None, parts: InputParts) -> float | None:
-    if (
-        not entering
-        or not parts.table
-        or not math.isfinite(parts.table)
-        or parts.entering is None
-        or parts.entering.shape[1] < 2
-    ):
+    if not entering or not parts.table or not math.isfinite(parts.table) or parts.entering is None:
         return None
-    return math.log(entering / parts.table) / math.log(parts.entering.shape[1] ** 0.5)
+    return factors_of_root(entering / parts.table, parts.entering.shape[1])
 
 
 def _is_zero(rows: Tensor | None) -> bool:
     return rows is not None and len(rows) > 0 and not bool(rows.any())
-
-
-def _rms(rows: Tensor) -> float | None:
-    """Return the root mean square entry of the rows that are finite and not zero. Shape: (N, D)."""
-    squares, number = 0.0, 0
-    for part in rows.detach().split(CHUNK):
-        norms = row_norms(part)
-        sound = norms[norms.isfinite() & (norms > 0)]
-        squares += float(sound.square().sum())
-        number += len(sound)
-    return (squares / (number * rows.shape[1])) ** 0.5 if number else None

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["GroupCosines", "group_cosines", "group_sums", "remove_mean"]
+__all__ = ["GroupCosines", "group_cosines", "group_sums", "remove_mean", "remove_top", "silhouette"]
 
 
 RESOLUTION = 1e-5
@@ -66,3 +66,45 @@ def remove_mean(unit: Tensor) -> tuple[Tensor, Tensor]:
     norms = rest.norm(dim=1)
     kept = norms > RESOLUTION
     return rest[kept] / norms[kept, None], kept
+
+
+def remove_top(unit: Tensor, directions: int) -> tuple[Tensor, Tensor]:
+    """Return the rows without their mean and widest directions, scaled to norm 1, and which rows these are.
+
+    "All but the top" (Mu & Viswanath 2018): a few directions that all words share say how frequent a word is rather
+    than what it means. The directions are the principal ones of these very rows.
+
+    Shape: (N, D) -> (M, D), (N,) bool with M true.
+    """
+    rest = (unit - unit.mean(0)).double()
+    directions = min(directions, *rest.shape)
+    if directions > 0:
+        widest = _widest(rest, directions)
+        rest = rest - (rest @ widest) @ widest.T
+    norms = rest.norm(dim=1)
+    kept = norms > RESOLUTION
+    return (rest[kept] / norms[kept, None]).to(unit.dtype), kept
+
+
+def _widest(rows: Tensor, directions: int) -> Tensor:
+    """Return orthonormal principal directions of rows, by the smaller of both products. Shape: (N, D) -> (D, k)."""
+    if len(rows) >= rows.shape[1]:
+        widest: Tensor = torch.linalg.eigh(rows.T @ rows).eigenvectors[:, -directions:]
+        return widest
+    mixes = torch.linalg.eigh(rows @ rows.T).eigenvectors[:, -directions:]  # (N, k)
+    basis: Tensor = torch.linalg.qr(rows.T @ mixes).Q
+    return basis
+
+
+def silhouette(unit: Tensor, labels: Tensor) -> float | None:
+    """Return the mean silhouette by cosine distance; `None` unless there are two groups, and fewer than rows.
+
+    References:
+        Rousseeuw 1987, "Silhouettes: a graphical aid to the interpretation and validation of cluster analysis".
+    """
+    groups = len(labels.unique())
+    if not 2 <= groups < len(labels):
+        return None
+    from sklearn.metrics import silhouette_score
+
+    return float(silhouette_score(unit.numpy(), labels.numpy(), metric="cosine"))

@@ -29,8 +29,8 @@ MOST_BIAS = 0.5
 """Share by which an eigenvalue is corrected at most: the formula fails where two nearly meet."""
 NEAR = 1e-3
 """Eigenvalues that are as near as this share of the larger one are not told apart."""
-LOST, LEAST_LOST = 0.3, 10
-"""A cell is lost where less than this share of its rows is left, if it had at least so many."""
+LOST, GONE, LEAST_LOST = 0.3, 0.15, 10
+"""A cell is lost, or gone, where less than this share of its rows is left, if it had at least so many."""
 
 
 class Sums(NamedTuple):
@@ -89,7 +89,8 @@ class Changes(NamedTuple):
         empty_before, empty_now: empty directions of each side by itself.
         trailing: last coordinates that are all zero now and were not.
         moved: share of rows that went to other cells, sampling noise taken off.
-        lost: share that the cells had in which next to no row is left.
+        lost: share that the cells had in which few rows are left.
+        gone: share that the cells had in which next to no row is left.
         within: variance within cells over what it was.
     """
 
@@ -107,6 +108,7 @@ class Changes(NamedTuple):
     trailing: int | None = None
     moved: float | None = None
     lost: float | None = None
+    gone: float | None = None
     within: float | None = None
 
 
@@ -142,7 +144,7 @@ def changes(before: Sums, now: Sums, by: Directions, *, known: Spectrum | None =
     bands = [_bands(side, by) for side in (before, now)]
     lead, tail, filled = (_over(after, earlier) for earlier, after in zip(*bands, strict=True))
     common, within = _shifts(before, now)
-    moved, lost = _shares(before, now)
+    moved, lost, gone = _shares(before, now)
     overlaps = [_overlap(one.vectors) for one in spectra]
     empty = [_empty(one.values, side.rows) for one, side in zip(spectra, (before, now), strict=True)]
     return Changes(
@@ -160,6 +162,7 @@ def changes(before: Sums, now: Sums, by: Directions, *, known: Spectrum | None =
         trailing=max(0, trailing),
         moved=moved,
         lost=lost,
+        gone=gone,
         within=within,
     )
 
@@ -254,8 +257,8 @@ def _shifts(before: Sums, now: Sums) -> tuple[float | None, float | None]:
     return (min(1.0, max(0.0, common) / every) if every > 0 else None), within
 
 
-def _shares(before: Sums, now: Sums) -> tuple[float, float]:
-    """Return the share of rows that moved between cells, and the share of lost cells."""
+def _shares(before: Sums, now: Sums) -> tuple[float, float, float]:
+    """Return the share of rows that moved between cells, and the shares of lost cells and of those that are gone."""
     counts = [side.cells.double() for side in (before, now)]
     totals = [float(count.sum()) for count in counts]
     pooled = (counts[0] + counts[1]) / sum(totals)
@@ -264,8 +267,11 @@ def _shares(before: Sums, now: Sums) -> tuple[float, float]:
     square = float(apart.square().sum())
     part = max(0.0, 1 - noise / square) if square > 0 else 0.0
     shares = counts[0] / totals[0]
-    gone = (counts[1] < LOST * shares * totals[1]) & (counts[0] >= LEAST_LOST)
-    return part**0.5 * float(apart.abs().sum()) / 2, float(shares[gone].sum())
+    lost, gone = (
+        float(shares[(counts[1] < least * shares * totals[1]) & (counts[0] >= LEAST_LOST)].sum())
+        for least in (LOST, GONE)
+    )
+    return part**0.5 * float(apart.abs().sum()) / 2, lost, gone
 
 
 def _over(now: float | None, before: float | None) -> float | None:

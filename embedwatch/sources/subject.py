@@ -152,6 +152,16 @@ class EncodedTexts(Source):
         self.dimension = self._encoder.dimension
         self.notes = self._describe(seen=0, cut=0, empty=0)
 
+    @property
+    def encoder(self) -> TextEncoder:
+        """The way from texts to vectors."""
+        return self._encoder
+
+    @property
+    def texts(self) -> TextLines:
+        """The texts, one a row."""
+        return self._texts
+
     @classmethod
     def accepts(cls, path: Path) -> bool:
         """Return false: texts alone are no vectors, they need a model."""

@@ -11,7 +11,7 @@ from torch import Tensor
 from embedwatch.batch import VectorBatch
 from embedwatch.core.exhibit import Exhibit
 from embedwatch.core.measurement import Measurement, Metric
-from embedwatch.geometry.cohesion import GroupCosines, group_cosines, group_sums, remove_mean
+from embedwatch.geometry.cohesion import GroupCosines, group_cosines, group_sums, remove_mean, silhouette
 from embedwatch.hashing import hash_text
 from embedwatch.sketches import GroupSums, RowSample, SketchStatistic, example_batches
 
@@ -82,7 +82,7 @@ class Cohesion(SketchStatistic):
             COUNT.measure(len(names)),
             *_measure(kept, "kept"),
             *_measure(removed, "removed"),
-            SILHOUETTE.measure(_silhouette(unit, labels)),
+            SILHOUETTE.measure(silhouette(unit, labels)),
         ]
 
     def _sampled(self) -> tuple[Tensor, Tensor]:
@@ -133,7 +133,7 @@ class Cohesion(SketchStatistic):
             found[f"{COHESION.name}{{mean={name}}}"] = cohesion
             found[f"{SEPARATION.name}{{mean={name}}}"] = separation
             found[f"{MARGIN.name}{{mean={name}}}"] = GroupCosines(cohesion, separation, labels).margin
-        return {**found, SILHOUETTE.name: _silhouette(unit, labels)}
+        return {**found, SILHOUETTE.name: silhouette(unit, labels)}
 
     @classmethod
     def examples(cls, seed: int) -> Iterable[tuple[SketchStatistic, Sequence[VectorBatch]]]:
@@ -152,13 +152,3 @@ def _measure(cosines: GroupCosines, mean: str) -> list[Measurement]:
         SEPARATION.measure(cosines.between, mean=mean),
         MARGIN.measure(cosines.margin, mean=mean),
     ]
-
-
-def _silhouette(unit: Tensor, labels: Tensor) -> float | None:
-    """Return the mean silhouette by cosine distance; `None` unless there are two groups, and fewer than rows."""
-    groups = len(labels.unique())
-    if not 2 <= groups < len(labels):
-        return None
-    from sklearn.metrics import silhouette_score
-
-    return float(silhouette_score(unit.numpy(), labels.numpy(), metric="cosine"))

@@ -22,6 +22,7 @@ HEALTHY: Mapping[str, float | None] = {
     "transformation_common_ratio": 0.05,
     "transformation_concentration_ratio": 1.0,
     "transformation_filled_ratio": 1.0,
+    "transformation_gone_ratio": 0.0,
     "transformation_lead_ratio": 1.0,
     "transformation_lost_ratio": 0.0,
     "transformation_moved_ratio": 0.02,
@@ -125,6 +126,27 @@ def test_no_content_fills_directions_that_the_model_leaves_empty(more: dict[str,
     assert WhatChanged().named(snapshot({"filled": 500, "lead": 0.99, **more, **SURE})) == "rotation"
     few = {"transformation_empty_dimensions{side=window}": None}  # fewer rows than twice the dimensions
     assert WhatChanged().named(snapshot({"filled": 500, "lead": 0.99, **more, **few, **SURE})) == "settings"
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers"),
+    [
+        ("content", {"moved": 0.25, "aside": 0.08, "gone": 0.15, "lost": 0.2}),  # a topic of four is gone
+        ("content", {"moved": 0.12, "aside": 0.06, "gone": 0.0, "lost": 0.05}),  # a fifth is gone, by regions across
+        ("mix", {"moved": 0.19, "aside": 0.07, "gone": 0.0, "lost": 0.07}),  # half of the space has a third
+        ("mix", {"moved": 0.1, "aside": 0.04, "gone": 0.0, "lost": 0.0}),
+        ("content", {"moved": 0.03, "aside": 0.01, "drift_foreign_ratio": 0.012}),  # a new topic
+    ],
+)
+def test_a_topic_that_is_gone_is_told_from_another_mix(name: str, numbers: dict[str, float]) -> None:
+    assert WhatChanged().named(snapshot({**numbers, **SURE})) == name
+
+
+def test_a_turn_of_a_strong_mean_is_no_other_pooling() -> None:
+    """A model whose mean is long moves it far where its space turns by a few degrees; pooling fills nothing."""
+    moved = {"offset": 0.3, "aside": 0.3, "common": 0.9, **SURE}
+    assert WhatChanged().named(snapshot({**moved, "filled": 300})) == "rotation"
+    assert WhatChanged().named(snapshot({**moved, "filled": None})) == "pooling"
 
 
 def test_every_change_of_the_table_can_be_reached() -> None:

@@ -7,7 +7,8 @@ import math
 import pytest
 import torch
 
-from embedwatch.diagnostics.embedding_scale import CHUNK, EmbeddingScale, InputParts
+from embedwatch.diagnostics.embedding_scale import EmbeddingScale, InputParts
+from embedwatch.geometry.scale import CHUNK
 
 
 def examine(parts: InputParts) -> dict[str, float | None]:

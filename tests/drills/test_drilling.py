@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 import embedwatch
+from embedwatch.checks.what_changed import CHANGES
 from embedwatch.core.boundary import Boundary
 from embedwatch.core.errors import InputError, UsageError
 from embedwatch.core.registry import registered
@@ -209,7 +210,22 @@ class TestWrongInput:
             drill(tmp_path / "absent.npy")
 
 
+def test_what_has_a_name_says_which_is_right() -> None:
+    known = {change.name for change in CHANGES}
+    for kind in registered(Fault).values():
+        assert set(kind.names) <= known
+        assert bool(kind.names) == ("what_changed" in kind.found_by)
+
+
 class TestExaminer:
+    def test_after_enough_only_the_whole_window_is_looked_at(self) -> None:
+        rows = stream(1_500, seed=0)
+        subject = Subject(Space("a", "vectors"), "vectors", "ab")
+        examiner = Examiner(rows[:1_000], subject, level=0.01, seed=0, boundary=Boundary(on_error="raise"))
+        sizes = [100, 200, 300, 400, 500]
+        looks = examiner.looks(rows[1_000:] + 3, None, sizes, enough=lambda look: bool(look.fired))
+        assert [look.rows for look in looks] == [100, 500]
+
     def test_looks_at_more_and_more_rows(self) -> None:
         assert looks_at(200) == [100, 200]
         assert looks_at(5_000) == [100, 200, 500, 1_000, 2_000, 5_000]

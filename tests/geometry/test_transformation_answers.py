@@ -106,6 +106,10 @@ def test_shares_of_cells() -> None:
     up, down = NOW[NOW[:, 1] > 0], NOW[NOW[:, 1] <= 0]
     assert changed(BEFORE, up, centres=centres)["moved"] == pytest.approx(0.5, abs=0.03)
     assert changed(BEFORE, up, centres=centres)["lost"] == pytest.approx(0.5, abs=0.03)
+    assert changed(BEFORE, up, centres=centres)["gone"] == pytest.approx(0.5, abs=0.03)
+    rarer = changed(BEFORE, torch.cat([up[:400], down[:50]]), centres=centres)
+    assert rarer["lost"] == pytest.approx(0.5, abs=0.03)
+    assert rarer["gone"] == 0
     mixed = changed(BEFORE, torch.cat([up[:300], down[:100]]), centres=centres)
     assert mixed["moved"] == pytest.approx(0.25, abs=0.04)
     assert mixed["lost"] == 0

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import faiss
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -169,6 +170,22 @@ def parquet_folder(folder: Path, x: Matrix) -> Path:
     return path
 
 
+def faiss_flat(folder: Path, x: Matrix) -> Path:
+    path = folder / "vectors.faiss"
+    index = faiss.IndexFlatIP(x.shape[1])
+    index.add(np.ascontiguousarray(x, np.float32))
+    faiss.write_index(index, str(path))
+    return path
+
+
+def faiss_ids(folder: Path, x: Matrix) -> Path:
+    path = folder / "ids.faiss"
+    index = faiss.IndexIDMap2(faiss.IndexFlatL2(x.shape[1]))
+    index.add_with_ids(np.ascontiguousarray(x, np.float32), np.arange(len(x), dtype=np.int64) * 3 + 7)
+    faiss.write_index(index, str(path))
+    return path
+
+
 MAKERS: dict[str, tuple[str, Maker, dict[str, str]]] = {
     "npy": ("npy", npy, {}),
     "npy column-major": ("npy", npy_column_major, {}),
@@ -189,10 +206,12 @@ MAKERS: dict[str, tuple[str, Maker, dict[str, str]]] = {
     "parquet lists": ("parquet", parquet_lists, {"select": "vector"}),
     "parquet wide": ("parquet", parquet_wide, {}),
     "parquet folder": ("parquet", parquet_folder, {}),
+    "faiss": ("faiss", faiss_flat, {}),
+    "faiss with ids": ("faiss", faiss_ids, {}),
 }
 """What is made, to the source that reads it, the function that writes it, and options to read it with."""
 
-TEXT = ("word2vec_text", "glove", "csv", "word2vec_binary")
+TEXT = ("word2vec_text", "glove", "csv", "word2vec_binary", "faiss")
 """Sources that give float32 whatever was written."""
 
 
