@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 CONSTRAINTS ?= constraints.txt
 OUT ?= build/demo
+FOR ?= 2m
 PYTEST_ARGS ?=
 # Quick tests run on all cores, a file on one of them.
 WORKERS ?= auto
@@ -23,12 +24,15 @@ export TOKENIZERS_PARALLELISM ?= false
 export HF_HUB_OFFLINE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint format generate clean
+.PHONY: help demo audit test test-slow lint format generate clean
 
 help: ## show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
 
-demo: $(VENV)/.demo ## audit a real sentence encoder on 1,000 real sentences, and real word vectors
+demo: $(VENV)/.demo ## train a small Transformer, watch it, break it and heal it: page and metrics for two minutes
+	$(BIN)/embedwatch demo --for $(FOR)
+
+audit: $(VENV)/.demo ## audit a real sentence encoder on 1,000 real sentences, and real word vectors
 	@mkdir -p $(OUT)
 	$(BIN)/python examples/stdlib_sentences.py $(OUT)/sentences.txt --limit 1000
 	@echo; echo "embedwatch audit MINILM --text $(OUT)/sentences.txt"
@@ -65,7 +69,7 @@ $(VENV)/.created:
 	touch $@
 
 $(VENV)/.demo: pyproject.toml setup.py $(CONSTRAINTS) | $(VENV)/.created
-	$(PIP) -e '.[demo]'
+	$(PIP) -e '.[demo,daemon]'
 	touch $@
 
 $(VENV)/.dev: pyproject.toml setup.py $(CONSTRAINTS) Makefile | $(VENV)/.created

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AUDIT_SCHEMA", "Audit", "Judged", "audit"]
 
+OnRows = Callable[[Source, Any], None]
 AUDIT_SCHEMA = 1
 """Version of the JSON that an Audit writes."""
 CONSOLE = "console"
@@ -98,6 +99,7 @@ def audit(
     sinks: Sequence[Sink] = (),
     exhibits: bool = False,
     reference_of: ReferenceOf | None = None,
+    on_rows: OnRows | None = None,
     progress: Progress | None = None,
     on_error: OnError = "count",
 ) -> Audit:
@@ -126,6 +128,7 @@ def audit(
         sinks: where each judged Space goes. They are not closed.
         exhibits: make all exhibits, not only those that a verdict cites.
         reference_of: returns what the rows of a Space are compared with, or `None`.
+        on_rows: called with each Source and each batch that was read of it: for who keeps rows for a picture.
         progress: shows rows done.
         on_error: what happens to exceptions of a Statistic, Check or Sink.
 
@@ -147,7 +150,7 @@ def audit(
     _check_options(text=text, labels=labels, pooling=pooling, prefix=prefix)
     options = _Options(text, labels, kind, select, pooling, prefix)
     opened = [pair for given in inputs for pair in _open(given, options)]
-    work = _Work(tuple(only), tuple(skip), tuple(sinks), exhibits, progress or silent, boundary, reference_of)
+    work = _Work(tuple(only), tuple(skip), tuple(sinks), exhibits, progress or silent, boundary, reference_of, on_rows)
     if any(labelled for _, labelled in opened):  # a table of tokens has nothing to say where only groups are asked for
         opened = [(source, labelled) for source, labelled in opened if labelled or work.works_unlabelled()]
     asked = Questions(text, prompts, corpus, words, length, deep)
@@ -220,6 +223,7 @@ class _Work:
     progress: Progress
     boundary: Boundary
     reference_of: ReferenceOf | None = None
+    on_rows: OnRows | None = None
 
     def works_unlabelled(self) -> bool:
         """Return whether anything that was asked for can be measured on rows without labels."""
@@ -293,7 +297,7 @@ class _Work:
         return study.every
 
     def _of_words(self, source: Source, words: Any) -> list[Judged]:
-        from embedwatch.meaning.judging import judge_words
+        from embedwatch.judging_words import judge_words
         from embedwatch.sources.subject import EncodedTexts
 
         if isinstance(source, EncodedTexts):  # the model behind them was asked
@@ -354,6 +358,9 @@ class _Work:
                 if beside is not None and not beside.fits(batch.dimension):
                     beside.leave(window)
                 window.update(batch)
+                if self.on_rows is not None:
+                    with self.boundary.guard("rows", source.label):
+                        self.on_rows(source, batch)
                 advance(window.rows)
         window.close(time.time())
         return window

@@ -69,8 +69,8 @@ def audit_command(
     """Judge embedding spaces: files of vectors, token tables of models, vectors of texts.
 
     PATH is a file (.npy, .npz, .safetensors, .csv, .tsv, .parquet, .faiss, word2vec, GloVe), a model folder, or the
-    name of a model in the local Hugging Face cache. Of a model its token table and its weights are judged; with --text its
-    vectors of texts too, and what it does with them.
+    name of a model in the local Hugging Face cache. Of a model its token table and its weights are judged; with --text
+    its vectors of texts too, and what it does with them.
 
     \b
     Examples:

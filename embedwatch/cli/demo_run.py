@@ -14,8 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from embedwatch.cli.demo_fault import Act, PumpedToken
 from embedwatch.cli.terminals import open_terminals
 from embedwatch.cli.train_display import Findings
@@ -182,6 +180,8 @@ def _train(out: Path, act: Act, sinks: list[Sink | str], tell: Callable[[str], N
 
 def _encode(model: Path, act: Act, sinks: list[Sink | str], tell: Callable[[str], None]) -> None:
     """Let a model encode the documentation of this Python until the time is over."""
+    import torch
+
     from embedwatch.interventions import token_table
     from embedwatch.loading import load_subject
     from embedwatch.monitor import watch

@@ -15,8 +15,10 @@ from embedwatch.cli.attention import attention_command
 from embedwatch.cli.audit import audit_command
 from embedwatch.cli.canary import canary_command
 from embedwatch.cli.compare import compare_command
+from embedwatch.cli.completion import completion_command
 from embedwatch.cli.config import config_command
 from embedwatch.cli.demo import demo_command
+from embedwatch.cli.doctor import doctor_command
 from embedwatch.cli.drill import drill_command
 from embedwatch.cli.explain import explain_command
 from embedwatch.cli.generate import generate_command
@@ -24,6 +26,7 @@ from embedwatch.cli.list import list_command
 from embedwatch.cli.metrics import metrics_command
 from embedwatch.cli.positions import positions_command
 from embedwatch.cli.reference import reference_command
+from embedwatch.cli.report import report_command
 from embedwatch.cli.rules import rules_command
 from embedwatch.cli.serve import serve_command
 from embedwatch.cli.show import show_command
@@ -128,8 +131,10 @@ main.add_command(attention_command)
 main.add_command(audit_command)
 main.add_command(canary_command)
 main.add_command(compare_command)
+main.add_command(completion_command)
 main.add_command(config_command)
 main.add_command(demo_command)
+main.add_command(doctor_command)
 main.add_command(drill_command)
 main.add_command(explain_command)
 main.add_command(generate_command)
@@ -137,6 +142,7 @@ main.add_command(list_command)
 main.add_command(metrics_command)
 main.add_command(positions_command)
 main.add_command(reference_command)
+main.add_command(report_command)
 main.add_command(rules_command)
 main.add_command(serve_command)
 main.add_command(show_command)

@@ -158,15 +158,15 @@ class Generation(Diagnostic):
     @classmethod
     def examples(cls) -> Iterable[Inquiry]:
         """Yield a small model of ours that writes letters."""
+        from embedwatch.loading.letters import Letters
         from embedwatch.loading.live import LiveSubject
         from embedwatch.loading.own import EmbedwatchConfig, EmbedwatchModel
-        from embedwatch.testing.letters import Letters
 
         letters = Letters()
         sizes = {"vocabulary": len(letters), "d_model": 16, "layers": 1, "heads": 2, "length": 64}
         with torch.random.fork_rng(devices=[]):
             model = EmbedwatchModel(EmbedwatchConfig.from_json(sizes)).eval()
-        subject = LiveSubject(model, tokenizer=letters)  # type: ignore[arg-type]
+        subject = LiveSubject(model, tokenizer=letters)
         yield Inquiry(subject, prompts=("once upon", "a cat"))
 
 

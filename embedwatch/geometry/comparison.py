@@ -15,11 +15,11 @@ from torch import Tensor
 
 from embedwatch.geometry.blocks import Blocks, Columns, joined
 from embedwatch.geometry.permutation import (
-    block_labels,
     differences_p_value,
     family_p_value,
     label_differences,
     seam,
+    staged_p_values,
 )
 from embedwatch.geometry.persistence import steps_together
 from embedwatch.geometry.whitening import Whitening
@@ -42,7 +42,7 @@ LENGTHS = 5
 """Decay lengths of a block where they are not."""
 LEAST_BLOCKS = 10
 """Blocks of each side without which nothing is said."""
-WEIGHTS = {"content": 2, "shift": 1, "geometry": 1, "local": 1}
+WEIGHTS = {"content": 2, "shift": 1, "geometry": 1, "local": 2}
 """Parts of the level that each family has; what cannot be asked leaves its part to the others."""
 LEADING = 16
 """Directions of largest variance in which persistence is looked for."""
@@ -145,7 +145,8 @@ def compare_blocks(
         by: the map that was fitted on other rows.
         fourths: `Σ u⁴` over all rows of both sides, (A,).
         rows: how many rows that are.
-        permutations: how many labellings; p-values are no smaller than 1 / (1 + permutations).
+        permutations: how many labellings; p-values are no smaller than 1 / (1 + permutations). Fewer where chance is
+            plain.
         seed: of the permutations.
         damping: shortens what was observed, for rows that repeat.
 
@@ -159,29 +160,34 @@ def compare_blocks(
     columns = Columns(by.alive)
     sums = torch.cat([left.sums, right.sums])
     count = torch.cat([left.rows, right.rows]).double()
-    beyond = [_beyond(sums, histogram) for histogram in (columns.tails, columns.half_tails)]
-    labels = block_labels(len(left.keys), len(right.keys), permutations, seed=seed)
+    beyond = torch.cat([_beyond(sums, histogram) for histogram in (columns.tails, columns.half_tails)], 1)
     factor = seam(paired.length, paired.rows) * damping
-    scalars, tails, first, second = (
-        _shortened(label_differences(part, count, labels), factor)
-        for part in (sums[:, :4], torch.cat(beyond, 1), sums[:, columns.first], sums[:, columns.second])
-    )
     seconds = sums[:, columns.second].sum(0) / count.sum()
     spread = (fourths / max(1, rows) - seconds.square()).clamp(min=FLOOR)
     rounding = torch.tensor([0, 0, NORM_ROUNDING], dtype=torch.float64)
-    squares = first.square()
-    moved = torch.stack([squares @ by.variances[: by.alive], squares.sum(1)], 1)
-    turned = (second.square() / spread).sum(1, keepdim=True)
-    return {  # the cube root of what is skewed is nearly normal (Wilson & Hilferty 1931)
-        "content": differences_p_value(either=scalars[:, :3], more=tails, rounding=rounding),
-        "shift": family_p_value(moved.pow(1 / 3)),
-        "geometry": family_p_value(torch.cat([turned.pow(1 / 3), scalars[:, 3:4].abs()], 1)),
-    }
 
+    def differences(part: Tensor, labels: Tensor) -> Tensor:
+        found = label_differences(part, count, labels)
+        found[0] *= factor
+        return found
 
-def _shortened(differences: Tensor, factor: float) -> Tensor:
-    differences[0] *= factor
-    return differences
+    def content(labels: Tensor) -> float:
+        either, more = differences(sums[:, :3], labels), differences(beyond, labels)
+        return differences_p_value(either=either, more=more, rounding=rounding)
+
+    def shift(labels: Tensor) -> float:
+        squares = differences(sums[:, columns.first], labels).square()
+        moved = torch.stack([squares @ by.variances[: by.alive], squares.sum(1)], 1)
+        return family_p_value(moved.pow(1 / 3))
+
+    def geometry(labels: Tensor) -> float:
+        turned = (differences(sums[:, columns.second], labels).square() / spread).sum(1, keepdim=True)
+        dead = differences(sums[:, 3:4], labels).abs()
+        return family_p_value(torch.cat([turned.pow(1 / 3), dead], 1))
+
+    # the cube root of what is skewed is nearly normal (Wilson & Hilferty 1931)
+    families = {"content": content, "shift": shift, "geometry": geometry}
+    return staged_p_values(families, len(left.keys), len(right.keys), permutations, seed=seed)
 
 
 def _beyond(sums: Tensor, histogram: slice) -> Tensor:

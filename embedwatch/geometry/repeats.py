@@ -71,13 +71,14 @@ def distinct(content: Tensor, *, seed: int) -> Tensor:
 def _alike(side: Contents) -> float:
     """Return the share of pairs of rows from two blocks that are equal."""
     pairs = len(side.content) ** 2 - _squares(side.blocks)
-    within = _squares(torch.stack([side.content, side.blocks]))
+    kinds, places = (torch.unique(part, return_inverse=True)[1] for part in side)
+    within = _squares(kinds * (len(side.blocks) + 1) + places)
     return (_squares(side.content) - within) / pairs if pairs > 0 else 0.0
 
 
 def _squares(values: Tensor) -> int:
-    """Return the sum of squares of how often each value, or each column, comes."""
-    counts = torch.unique(values, dim=values.ndim - 1, return_counts=True)[1]
+    """Return the sum of squares of how often each value comes."""
+    counts = torch.unique(values, return_counts=True)[1]
     return int(counts.square().sum())
 
 

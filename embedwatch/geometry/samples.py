@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from embedwatch.geometry.comparison import LEAST_BLOCKS, Paired
-from embedwatch.geometry.local_scan import WIDE, local_scan, nearest_rows
-from embedwatch.geometry.permutation import block_labels, seam
+from embedwatch.geometry.local_scan import local_scan
+from embedwatch.geometry.permutation import seam
 from embedwatch.geometry.repeats import Contents, damping, distinct, repetition
 
 __all__ = ["Sample", "Scan", "repeats_damping", "scan_samples"]
@@ -59,14 +59,16 @@ class Scan(NamedTuple):
     """What the local scan found.
 
     Args:
-        p_value: of neighbourhoods with more, or fewer, rows of the right than their share.
+        p_value: of regions with more, or fewer, rows of the right than their share.
         numbers: of the rows of the right that were seen, (n,).
         crowded: how far the right outnumbers its share around each, in standard deviations, (n,).
+        foreign: share of the right that the left cannot explain in its fullest region, at least.
     """
 
     p_value: float
     numbers: Tensor
     crowded: Tensor
+    foreign: float
 
     def most_crowded(self, count: int) -> list[tuple[int, float]]:
         """Return the rows around which the right outnumbers its share most, with by how much."""
@@ -104,6 +106,12 @@ def scan_samples(left: Sample, right: Sample, paired: Paired, *, permutations: i
     if min(counts) < LEAST_BLOCKS:
         return None
     pooled = torch.cat([left.rows[rows[0]], right.rows[rows[1]]]).float()
-    labels = block_labels(counts[0], counts[1], permutations, seed=seed)
-    found = local_scan(nearest_rows(pooled, WIDE), torch.cat(blocks), labels, factor=seam(paired.length, paired.rows))
-    return Scan(found.p_value, right.numbers[rows[1]], found.crowded[len(rows[0]) :])
+    found = local_scan(
+        pooled,
+        torch.cat(blocks),
+        (counts[0], counts[1]),
+        permutations=permutations,
+        seed=seed,
+        factor=seam(paired.length, paired.rows),
+    )
+    return Scan(found.p_value, right.numbers[rows[1]], found.crowded[len(rows[0]) :], found.foreign)

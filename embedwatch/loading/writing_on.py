@@ -63,9 +63,9 @@ class Pen:
         writer = subject.writer()
         if writer is None:
             raise InputError(f"`{subject.label}` must have a head that writes texts, got {subject.architecture}")
-        self.model = shadow(writer)
+        self.model: Any = shadow(writer)
         if isinstance(self.model, EmbedwatchModel):
-            self.model.__class__ = Transformer  # as a Subject holds it, its forward pass ends at the hidden states
+            self.model.__class__ = Transformer  # type: ignore[assignment] # as a Subject holds it, its forward pass ends at the hidden states
         self.tokenizer = subject.tokenizer
         self.vocabulary = subject.vocabulary
         limit = getattr(subject.settings, "max_position_embeddings", None)
@@ -83,7 +83,8 @@ class Pen:
     @property
     def device(self) -> torch.device:
         """Where it is."""
-        return next(iter(self.model.parameters())).device
+        weight: Tensor = next(iter(self.model.parameters()))
+        return weight.device
 
     def prompts(self, texts: Sequence[str], tokens: int) -> list[tuple[int, ...]]:
         """Return the ids of prompts, cut at their front to what leaves room for so many tokens."""
@@ -187,7 +188,7 @@ class Pen:
         if self.pair:
             starts = {"prompts": [[BEGIN]] * len(prompts), "source": prompts}
         found = generate(
-            self.model,  # type: ignore[arg-type]
+            self.model,
             **starts,
             max_tokens=tokens,
             temperature=1.0 if drawn else 0.0,
@@ -218,7 +219,7 @@ class Pen:
             pad_token_id=pad,
             **({"do_sample": False} | ways | ({"decoder_start_token_id": self._first} if self.pair else {})),
         )
-        made = self.model.generate(ids, attention_mask=mask, generation_config=config)  # type: ignore[operator]
+        made = self.model.generate(ids, attention_mask=mask, generation_config=config)
         begun = 1 if self.pair else longest
         return [row[begun:].tolist() for row in made]
 

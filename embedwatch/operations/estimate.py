@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from embedwatch.core.check import Check
+from embedwatch.core.diagnostic import SUBJECT, Diagnostic
 from embedwatch.core.errors import UsageError
 from embedwatch.core.measurement import Measurement
 from embedwatch.core.registry import registered
@@ -33,6 +34,8 @@ MORE = "hidden"
 ATTENTION = "attention"
 HEAD = "head"
 """Stands for the role of one head: its vectors are judged as those of its layer are."""
+EXAMINED = ("positions", "scale", "vocabulary", "layers", "meaning")
+"""Roles of what is examined of each model without running it."""
 NAMES = {
     "watching": "monitor",
     "training": "training",
@@ -43,6 +46,7 @@ NAMES = {
     MORE: "layers.15",
     ATTENTION: "layers.15.attention",
     HEAD: "layers.15",
+    **{place: place for place in EXAMINED},
 }
 """Role to the name of a place, as long as such names are."""
 MODEL = "Transformer"
@@ -111,6 +115,8 @@ class Estimate:
 def roles_of(places: int, *, attention: int = 0, heads: int = 0) -> dict[str, int]:
     """Return the roles of so many places of a model, in the order in which a Monitor comes to have them.
 
+    What is examined of the model itself comes besides.
+
     Args:
         places: those included that are no modules: the table, the training, the Monitor itself.
         attention: layers whose attention is watched besides.
@@ -118,10 +124,11 @@ def roles_of(places: int, *, attention: int = 0, heads: int = 0) -> dict[str, in
 
     Example:
         >>> roles_of(8, heads=4)
-        {'watching': 1, 'training': 1, 'token': 1, 'table': 1, 'tokens': 1, 'embedding': 1, 'hidden': 2, 'head': 8}
+        {'watching': 1, 'training': 1, 'token': 1, 'table': 1, 'tokens': 1, 'embedding': 1, 'hidden': 2, 'head': 8, \
+'positions': 1, 'scale': 1, 'vocabulary': 1, 'layers': 1, 'meaning': 1}
     """
     found = Counter([*PLAN[:places], *[MORE] * (places - len(PLAN))])
-    more = {ATTENTION: attention, HEAD: heads * found[MORE]}
+    more = {ATTENTION: attention, HEAD: heads * found[MORE], **dict.fromkeys(EXAMINED, 1)}
     return {**found, **{role: number for role, number in more.items() if number}}
 
 
@@ -234,10 +241,20 @@ def _measured(role: str) -> Iterator[Measurement]:
     if role == "watching":
         yield from Watching().examine(Watched(1, overhead=0.0, errors=dict.fromkeys(_parts(), 0)))[0]
         return
+    if role in EXAMINED:
+        yield from _of_diagnostics(role)
+        return
     for statistic in CourseMaker().classes(role):
         yield from _of_examples(statistic)
     if role == "tokens":
         yield from (metric.measure(1.0) for metric in EmbeddingScale.metrics)
+
+
+def _of_diagnostics(place: str) -> Iterator[Measurement]:
+    """Yield what is examined of a model at a place where it need not be run."""
+    for diagnostic in registered(Diagnostic).values():
+        if diagnostic.examines == SUBJECT and diagnostic.place == place and not diagnostic.runs_model:
+            yield from diagnostic().examine(next(iter(diagnostic.examples())))[0]
 
 
 def _of_examples(statistic: type[Statistic[Any]]) -> Sequence[Measurement]:

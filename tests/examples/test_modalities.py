@@ -15,12 +15,12 @@ from tests.quiet import quiet_transformers
 def test_patches_are_watched_while_a_vit_learns_and_then_audited(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["vision_patches.py", "--steps", "12"])
+    monkeypatch.setattr(sys, "argv", ["vision_patches.py", "--steps", "6"])
     with quiet_transformers():
         vision_patches.main()
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("positions, drawn:   across ")
-    assert lines[1].startswith("Monitor(ViTModel: 8 of 8 places seen, step 12, detached")
+    assert lines[1].startswith("Monitor(ViTModel: 8 of 8 places seen, step 6, detached")
     assert [line.split()[0] for line in lines[2:5]] == [f"layers.{layer}.attention" for layer in range(3)]
     assert any(line == "audit of 2,048 patches: 9 ok" for line in lines), lines
 
@@ -33,8 +33,8 @@ def test_the_grid_of_a_vit_is_known_where_it_is_planted() -> None:
     waves = torch.cat([torch.sin(rows[:, None] / 3 + torch.arange(16)), torch.cos(rows[:, None] / 3)], 1)
     table = torch.cat([waves[:, None].expand(-1, side, -1), waves[None].expand(side, -1, -1)], 2)  # (side, side, 34)
     with torch.no_grad():
-        model.embeddings.position_embeddings.zero_()  # type: ignore[union-attr, operator]
-        model.embeddings.position_embeddings[0, 1:, :34] = table.flatten(0, 1)  # type: ignore[union-attr, index]
+        model.embeddings.position_embeddings.zero_()
+        model.embeddings.position_embeddings[0, 1:, :34] = table.flatten(0, 1)
     grid = vision_patches.grid_of(model)
     assert grid.axes == pytest.approx(1.0)
     assert min(grid.across, grid.down) > 0.7 > grid.wrap

@@ -9,18 +9,18 @@ import pytest
 import sklearn.covariance
 import torch
 
-from embedwatch.ann import nearest_neighbours
 from embedwatch.core import UsageError
 from embedwatch.geometry.blocks import BINS, Blocks, Columns, block_features, joined
 from embedwatch.geometry.comparison import Side, pair
 from embedwatch.geometry.effects import effects
-from embedwatch.geometry.local_scan import local_scan
+from embedwatch.geometry.local_scan import LocalScan, local_scan
 from embedwatch.geometry.permutation import (
     block_labels,
     differences_p_value,
     family_p_value,
     label_differences,
     seam,
+    staged_p_values,
     weighted_p_value,
 )
 from embedwatch.geometry.persistence import cell_decay_length, decay_length, steps_together
@@ -281,35 +281,94 @@ class TestEffects:
         assert effects(blocks, Blocks(*(part[:0] for part in blocks)), plain(3)) is None
 
 
+class TestStagedPValues:
+    @staticmethod
+    def asked(few: float, all_: float) -> tuple[float, list[int]]:
+        """Return the p-value, and of how many permutations it was asked."""
+        counts: list[int] = []
+
+        def p_value(labels: torch.Tensor) -> float:
+            counts.append(len(labels) - 1)
+            return few if len(labels) == 100 else all_
+
+        return staged_p_values({"one": p_value}, 20, 20, 999, seed=0)["one"], counts
+
+    def test_where_chance_is_plain_the_few_are_enough(self) -> None:
+        assert self.asked(0.11, 0.001) == (0.11, [99])
+
+    def test_else_all_are_asked(self) -> None:
+        assert self.asked(0.1, 0.3) == (0.3, [99, 999])
+
+    def test_each_family_is_asked_by_itself(self) -> None:
+        found = staged_p_values({"a": lambda _: 0.5, "b": lambda labels: 1 / len(labels)}, 20, 20, 199, seed=0)
+        assert found == {"a": 0.5, "b": 1 / 200}
+
+    def test_few_permutations_are_not_stretched(self) -> None:
+        assert staged_p_values({"a": lambda labels: 1 / len(labels)}, 20, 20, 19, seed=0) == {"a": 1 / 20}
+
+    def test_healthy_statistics_give_uniform_p_values(self) -> None:
+        generator = torch.Generator().manual_seed(0)
+        found = []
+        for seed in range(400):
+            sums = torch.randn(40, 1, generator=generator, dtype=torch.float64)
+
+            def p_value(labels: torch.Tensor, sums: torch.Tensor = sums) -> float:
+                return family_p_value(label_differences(sums, torch.ones(40).double(), labels).abs())
+
+            found.append(staged_p_values({"one": p_value}, 20, 20, 199, seed=seed)["one"])
+        for level in (0.01, 0.05, 0.1, 0.5):
+            assert sum(each <= level for each in found) <= 400 * level + 3 * (400 * level * (1 - level)) ** 0.5
+
+
 class TestLocalScan:
     @staticmethod
-    def scan(left: torch.Tensor, right: torch.Tensor) -> float:
+    def found(left: torch.Tensor, right: torch.Tensor, permutations: int = 199) -> LocalScan:
         rows = torch.cat([left, right])
-        neighbours = nearest_neighbours(rows, 60).rows
-        blocks = torch.arange(len(rows)) // 10
-        labels = block_labels(len(left) // 10, len(right) // 10, 199, seed=0)
-        return local_scan(neighbours, blocks, labels).p_value
+        sides = len(left) // 10, len(right) // 10
+        return local_scan(rows, torch.arange(len(rows)) // 10, sides, permutations=permutations, seed=0)
+
+    def scan(self, left: torch.Tensor, right: torch.Tensor) -> float:
+        return self.found(left, right).p_value
 
     def test_a_new_topic_is_found_and_its_rows_are_the_crowded_ones(self) -> None:
         right = stream(600, seed=2)
         right[::12] = 4 * torch.ones(DIMENSION) + 0.1 * normal(50, DIMENSION)
-        rows = torch.cat([stream(600, seed=1), right])
-        found = local_scan(
-            nearest_neighbours(rows, 60).rows, torch.arange(1_200) // 10, block_labels(60, 60, 199, seed=0)
-        )
+        found = self.found(stream(600, seed=1), right)
         assert found.p_value == 1 / 200
         assert set(found.crowded.topk(50).indices.tolist()) == {600 + 12 * place for place in range(50)}
+        assert 0.05 < found.foreign < 50 / 600  # all of them, less a standard error
+
+    def test_a_lost_topic_is_found_and_leaves_no_foreign_rows(self) -> None:
+        left = stream(600, seed=1)
+        left[::6] = 4 * torch.ones(DIMENSION) + 0.1 * normal(100, DIMENSION)
+        found = self.found(left, stream(600, seed=2))
+        assert found.p_value == 1 / 200
+        assert found.foreign < 0.03
+
+    def test_healthy_rows_hold_hardly_any_foreign_ones_though_the_fullest_region_is_chosen(self) -> None:
+        shares = [self.found(stream(300, seed=2 * seed), stream(300, seed=2 * seed + 1)).foreign for seed in range(20)]
+        assert sum(shares) / len(shares) < 0.01
+
+    def test_two_rows_are_in_one_region(self) -> None:
+        found = self.found(torch.zeros(10, 3), torch.zeros(10, 3))
+        assert (found.p_value, found.foreign) == (1.0, 0.0)
+
+    def test_one_far_row_is_not_all_that_is_seen(self) -> None:
+        left, right = stream(600, seed=1), stream(600, seed=2)
+        right[::12] = 4 * torch.ones(DIMENSION) + 0.1 * normal(50, DIMENSION)
+        left[7] = 1e6
+        assert self.scan(left, right) == 1 / 200
 
     def test_rows_as_they_are_stay_calibrated(self) -> None:
         found = [self.scan(stream(300, seed=2 * seed), stream(300, seed=2 * seed + 1)) for seed in range(40)]
         assert sum(each <= 0.05 for each in found) <= 6
 
-    def test_repeats_would_be_neighbourhoods(self) -> None:
+    def test_repeats_would_be_regions(self) -> None:
         right = stream(300, seed=2)
         repeated = torch.arange(300) % 5 == 0
         right[repeated] = right[0].clone()
         assert self.scan(stream(300, seed=1), right) < 0.01
         assert self.scan(stream(300, seed=1)[:240], right[~repeated]) > 0.05
 
-    def test_one_side_in_every_neighbourhood_alone(self) -> None:
+    def test_one_side_in_every_region_alone(self) -> None:
         assert self.scan(normal(100, 3), normal(100, 3) + 90) == 1 / 200

@@ -7,7 +7,6 @@ import torch
 
 from embedwatch.geometry.blocks import Blocks, Columns, block_features
 from embedwatch.geometry.comparison import Paired, Side, pair
-from embedwatch.geometry.local_scan import nearest_rows
 from embedwatch.geometry.repeats import Contents, damping, distinct, repetition
 from embedwatch.geometry.samples import Sample, repeats_damping, scan_samples
 from embedwatch.geometry.whitening import Whitening
@@ -68,16 +67,6 @@ class TestRepeats:
         assert torch.equal(content[kept].sort().values, torch.arange(500))
         assert 200 < int((kept < 500).sum()) < 300
         assert len(distinct(torch.zeros(0).long(), seed=0)) == 0
-
-
-class TestNearest:
-    def test_neighbours_are_those_of_all_distances(self) -> None:
-        rows = stream(700, seed=0)
-        wanted = torch.cdist(rows.double(), rows.double()).fill_diagonal_(torch.inf).topk(9, largest=False).indices
-        assert torch.equal(nearest_rows(rows, 9), wanted)
-
-    def test_of_few_rows_all_others(self) -> None:
-        assert nearest_rows(stream(3, seed=0), 60).shape == (3, 2)
 
 
 class TestScan:
