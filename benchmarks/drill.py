@@ -33,7 +33,9 @@ import torch
 from benchmarks.detection import texts
 from benchmarks.detection.vectors import encoded, stored
 from embedwatch import Drill, drill
+from embedwatch.core.registry import get
 from embedwatch.drills.drilling import LEVEL, WINDOW
+from embedwatch.drills.fault import Fault
 from embedwatch.drills.results import Outcome
 from embedwatch.whole_files import write_whole
 
@@ -81,6 +83,7 @@ def added(facts: Found, found: Drill, seconds: float) -> dict[str, Any]:
             "title": trial.title,
             "told": trial.told,
             "expected": list(trial.expected),
+            "names": list(get(Fault, trial.fault).names),
             "outcomes": [
                 *facts["trials"].get(trial.fault, {}).get("outcomes", []),
                 *(short(outcome) for outcome in trial.outcomes),
@@ -151,6 +154,7 @@ def summary(facts: Found) -> Iterator[dict[str, Any]]:
             "rows": int(median(first)) if first else None,
             "checks": dict(checks.most_common()),
             "named": dict(names.most_common(3)),
+            "rightly_named": sum(names[name] for name in trial["names"]) if trial.get("names") else None,
         }
 
 
@@ -174,7 +178,10 @@ def measured(model: str, repeats: int, path: Path | None) -> dict[str, Any]:
 
 def table(facts: Found) -> str:
     """Return the table of one model."""
-    repeats, head = facts["repeats"], ("fault", "strength", "found", "noticed", "after", "canary", "fired", "named")
+    repeats, head = (
+        facts["repeats"],
+        ("fault", "strength", "found", "noticed", "after", "canary", "fired", "named", "rightly"),
+    )
     lines = [head, ["---"] * len(head)]
     lines += [
         (
@@ -186,6 +193,7 @@ def table(facts: Found) -> str:
             f"{each['by_canary']}" if each["by_canary"] else "",
             ", ".join(f"`{check}` {count}" for check, count in each["checks"].items()),
             ", ".join(f"{name} {count}" for name, count in each["named"].items()),
+            "" if each.get("rightly_named") is None else f"{each['rightly_named']}",
         )
         for each in facts["summary"]
     ]

@@ -37,8 +37,8 @@ COMPARISON_SCHEMA = 1
 LEAST_LEVEL = 0.0005
 """The smallest level that the most permutations can tell."""
 FINE_LEVEL = 0.005
-PERMUTATIONS, MANY_PERMUTATIONS = 999, 9_999
-"""Labellings that are tried: the smallest p-value, four times their inverse, must lie below the level."""
+PERMUTATIONS, MANY_PERMUTATIONS = 999, 11_999
+"""Labellings that are tried: the smallest p-value, six times their inverse, must lie below the level."""
 LEVELLED = ("drift", "what_changed")
 """Checks that take the level."""
 MANY_LOST = 0.01

@@ -74,10 +74,19 @@ def _stream(parts: list[Tensor], shares: Tensor, count: int, stay: float, genera
 def mixed(pair: Pair, others: Tensor, seed: int, share: float) -> Pair:
     """Return a pair in whose window a share of the rows, anywhere, is replaced by others."""
     generator = torch.Generator().manual_seed(seed)
-    window, count = pair.window.clone(), round(share * len(pair.window))
-    places = torch.randperm(len(window), generator=generator)[:count]
-    window[places] = others[torch.randperm(len(others), generator=generator)[:count]]
+    window = pair.window.clone()
+    places = _places(len(window), share, generator)
+    window[places] = others[torch.randperm(len(others), generator=generator)[: len(places)]]
     return Pair(pair.reference, window)
+
+
+def replaced(size: int, seed: int, share: float) -> Tensor:
+    """Return which rows of a window `mixed` replaces. (n,) int64."""
+    return _places(size, share, torch.Generator().manual_seed(seed))
+
+
+def _places(size: int, share: float, generator: torch.Generator) -> Tensor:
+    return torch.randperm(size, generator=generator)[: round(share * size)]
 
 
 def mixed_in(make: Make, others: Tensor, share: float) -> Make:
@@ -90,9 +99,13 @@ def new_topic(base: Tensor, topics: Sequence[str], seed: int, size: int, share: 
 
     The topic is one of those that have rows enough, in turn.
     """
-    needed = round(share * size)
+    chosen = is_new(topics, seed, round(share * size))
+    return mixed(independent(base[~chosen], seed, size), base[chosen], seed, share)
+
+
+def is_new(topics: Sequence[str], seed: int, needed: int) -> Tensor:
+    """Return which rows are of the topic that is new to a reference, in turn one of those that have so many. (N,)."""
     large = [name for name in sorted(set(topics)) if topics.count(name) >= needed]
     if not large:
         raise ValueError(f"`topics` must hold one with at least {needed} rows, got none; lower `share`")
-    chosen = torch.tensor([topic == large[seed % len(large)] for topic in topics])
-    return mixed(independent(base[~chosen], seed, size), base[chosen], seed, share)
+    return torch.tensor([topic == large[seed % len(large)] for topic in topics])

@@ -14,6 +14,7 @@ from benchmarks.detection.data import BASES, SOURCES, Data
 from benchmarks.detection.faults import FAULTS, Fault, longer
 from benchmarks.detection.judging import BUDGET, LEVELS, judged_line, watched
 from benchmarks.detection.judging import share as counted
+from benchmarks.detection.limits import limits
 from benchmarks.detection.mmd import exact_p_value
 from benchmarks.detection.pairs import Make, Pair, bursty, independent, mixed_in, new_topic
 from benchmarks.detection.peers import our_costs, ours
@@ -144,6 +145,7 @@ PARTS: dict[str, Part] = {
     "sources": sources,
     "bursty_sources": bursty_sources,
     "topics": topics,
+    "limits": limits,
     "faults": faults,
     "looks": looks,
     "kernels": kernels,

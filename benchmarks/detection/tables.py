@@ -143,6 +143,23 @@ def topics(parts: Parts) -> str:
     return rows(["model", "sentences", "of a new topic", "windows", "found at 1 %", *families], body)
 
 
+def limits(parts: Parts) -> str:
+    """Return how new topics lie that are found, and those that are not."""
+    body = [
+        [
+            _name(line["model"]),
+            _name(line["base"]),
+            f"{'found' if line['found'] else 'missed'}: {line['trials']} of {line['of']}",
+            f"{line['near']:.1f}" if line["trials"] else "",
+            f"{100 * line['beyond']:.2g} %" if line["trials"] else "",
+            f"{line['oracle']['found']} of {line['trials']}" if line["trials"] else "",
+        ]
+        for line in parts["limits"]["lines"]
+    ]
+    head = ["model", "sentences", "topics", "of the topic among the 30 nearest", "others beyond its median", "if known"]
+    return rows(head, body)
+
+
 def faults(parts: Parts) -> str:
     """Return the power against changes of whole windows, and how often harmless ones are accused."""
     lines: list[Line] = parts["faults"]["lines"]
@@ -211,7 +228,7 @@ def cost(parts: Parts) -> str:
     states: list[Line] = parts["our_costs"]["lines"][1:]
     count, theirs = f"{ours['rows']:,}", f"{other['cpu_seconds']:.3g} s"
     own = {
-        "compare without the scan of neighbourhoods, once a window": ours["compare_without_scan_seconds"],
+        "compare without the scan of regions, once a window": ours["compare_without_scan_seconds"],
         "compare, once a window": ours["compare_seconds"],
         "map and compare": ours["cpu_seconds"],
         "fit, map and compare": ours["cpu_seconds"] + ours["fit_seconds"],
@@ -243,6 +260,7 @@ TABLES: dict[str, Callable[[Parts], str]] = {
     "bursts": bursts,
     "sources": sources,
     "topics": topics,
+    "limits": limits,
     "faults": faults,
     "looks": looks,
     "kernels": kernels,

@@ -189,9 +189,14 @@ class _Run:
         able = expected & set(self.examiner.checks)
         enough = able - set(self.examiner.pairing) or able  # a canary is not all that people have
         looks: list[Look] = []
-        for look in self.examiner.looks(changed, rows if fault.paired else None, self._sizes):
+
+        def found(look: Look) -> bool:
+            return bool(enough & set(look.fired))
+
+        before = rows if fault.paired else None
+        for look in self.examiner.looks(changed, before, self._sizes, enough=found):
             looks.append(look)
-            if enough & set(look.fired):
+            if found(look) and not kind.names:
                 break
         fired, noticed = _first(looks, self._alarming), _noticed(looks, able)
         judged = (self._seed, min(fired.values(), default=len(changed)), tuple(fired.items()))

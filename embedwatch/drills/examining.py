@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from inspect import signature
 from typing import Any
@@ -33,8 +33,8 @@ QUICK = 999
 """Permutations that tell whether a difference is anywhere near the level."""
 NEAR = 0.05
 """A p-value of 999 permutations above this is above any level below a tenth of it."""
-FINE = ((0.005, QUICK), (0.001, 4_999), (0.0005, 9_999))
-"""From this level on so many permutations suffice: four times their inverse must lie below it."""
+FINE = ((0.005, QUICK), (0.001, 5_999), (0.0005, 11_999))
+"""From this level on so many permutations suffice: six times their inverse must lie below it."""
 LEAST_LEVEL = FINE[-1][0]
 CANARIES = 100
 """Rows of a window that are taken for items that are encoded again and again."""
@@ -162,7 +162,14 @@ class Examiner:
         self.pairing = tuple(kind.name for kind in checks if paired.intersection(kind.reads))
         """Names of the checks that compare items with themselves."""
 
-    def looks(self, rows: Tensor, before: Tensor | None, sizes: Sequence[int]) -> Iterator[Look]:
+    def looks(
+        self,
+        rows: Tensor,
+        before: Tensor | None,
+        sizes: Sequence[int],
+        *,
+        enough: Callable[[Look], bool] = lambda look: False,
+    ) -> Iterator[Look]:
         """Yield what the checks say of the first rows, of more and more of them.
 
         Args:
@@ -170,6 +177,7 @@ class Examiner:
             before: the same items as they should be, (N, D), of which the first are canaries; `None` where rows are of
                 other items.
             sizes: after how many rows is looked.
+            enough: whether nothing more is to be found than a name: after that only the whole window is looked at.
         """
         compared = self._compared({})
         permuted, plain, paired = (
@@ -183,7 +191,10 @@ class Examiner:
         numbers, seen, canaries = torch.arange(len(rows)), 0, 0
         told: tuple[Measurement, ...] = ()
         look = Look(0, (), self._level)
+        done = False
         for size in sizes:
+            if done and size != sizes[-1]:
+                continue
             part = slice(seen, min(size, len(rows)))
             if seen < len(rows):
                 batch = VectorBatch(rows[part], numbers[part], source=self.subject.space.model)
@@ -195,12 +206,13 @@ class Examiner:
                 canaries, told = some.stop, tuple(paired.measurements())
             seen = size
             look = self._judged(permuted, plain, told, asked=not look.noticed)
+            done = done or enough(look)
             yield look
 
     def _judged(self, permuted: Window, plain: Window, told: Sequence[Measurement], *, asked: bool) -> Look:
         """Return what the checks say in the cheapest stage that settles it.
 
-        Neighbourhoods, the dearest family, are not asked where another family is sure without them; and many
+        Regions, the dearest family, are not asked where another family is sure without them; and many
         permutations only where an alarm is near, or a p-value is `asked` for.
         """
         snapshot = self._worth(plain).snapshot(
@@ -214,10 +226,10 @@ class Examiner:
             if not any(value is not None and value <= NEAR for value in look.p_values):
                 continue
             if not asked and not any(verdict.status in FIRED for verdict in self._lenient.judge(quick)):
-                return look  # sizes depend neither on permutations nor on neighbourhoods
+                continue  # sizes do not depend on permutations
             finer = self._measured(permuted, self._permutations, local)
             look = self._look(replace(snapshot, measurements=(*finer, *same)))
-            if set(self.comparing) & set(look.sure):
+            if set(self.comparing) & set(look.sure) & set(look.fired):
                 return look
         return look
 
@@ -231,7 +243,7 @@ class Examiner:
     def _measured(self, permuted: Window, permutations: int, local: bool) -> list[Measurement]:  # noqa: FBT001
         """Return what the statistics that permute say: the same states, with so many permutations.
 
-        Without neighbourhoods the p-value is that which all families would give if those told nothing.
+        Without regions the p-value is that which all families would give if those told nothing.
         """
         settings = {"permutations": permutations, "local": local}
         statistics = [statistic for statistic in self._compared(settings) if _permutes(statistic)]
@@ -271,7 +283,7 @@ def _seen(window: Window, other: Window) -> Window:
 
 
 def _without_local(measurement: Measurement) -> Measurement:
-    """Return the p-value of all families, were neighbourhoods one of them with a p-value of 1."""
+    """Return the p-value of all families, were regions one of them with a p-value of 1."""
     if measurement.name != P_VALUE or measurement.number is None:
         return measurement
     whole = sum(WEIGHTS.values())

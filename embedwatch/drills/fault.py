@@ -61,6 +61,8 @@ class Fault(Plugin, ABC):
     """What the strength says, in words."""
     found_by: ClassVar[tuple[str, ...]] = ()
     """Names of the checks that should find it."""
+    names: ClassVar[tuple[str, ...]] = ()
+    """Names that `what_changed` may rightly give it; none where it has no name for it."""
     unseen: ClassVar[str] = ""
     """Why it may not be found, in a sentence."""
     paired: bool = True

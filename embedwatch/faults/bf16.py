@@ -22,6 +22,7 @@ class Bf16(Fault):
     unit = "bits"
     measures = "bits of the mantissa that are cut"
     found_by = ("what_changed", "canary")
+    names = ("precision",)
     unseen = "The distribution does not move, and nothing but the grid of the numbers tells."
 
     def apply(self, rows: Tensor, generator: torch.Generator, strength: float) -> Tensor:

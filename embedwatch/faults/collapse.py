@@ -18,6 +18,7 @@ class Collapse(Fault):
     strengths = (0.02, 0.05, 0.1, 0.3, 1.0)
     measures = "share of the way to the mean"
     found_by = ("drift", "what_changed", "collapse", "canary")
+    names = ("collapse",)
     unseen = "A few percent change distances by less than one topic more or less does."
 
     def apply(self, rows: Tensor, generator: torch.Generator, strength: float) -> Tensor:

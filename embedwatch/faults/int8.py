@@ -19,6 +19,7 @@ class Int8(Fault):
     unit = "bits"
     measures = "bits of a number that are left"
     found_by = ("drift", "what_changed", "canary")
+    names = ("precision",)
     unseen = "Rounding moves what lies in directions that were nearly empty, and else nothing."
 
     def apply(self, rows: Tensor, generator: torch.Generator, strength: float) -> Tensor:

@@ -18,6 +18,7 @@ class LowRank(Fault):
     strengths = (0.1, 1 / 3, 0.5, 0.8)
     measures = "share of the directions"
     found_by = ("drift", "what_changed", "rank_collapse", "null_directions", "canary")
+    names = ("rank",)
     unseen = "Directions that carried nothing leave nothing behind."
 
     def apply(self, rows: Tensor, generator: torch.Generator, strength: float) -> Tensor:

@@ -21,6 +21,7 @@ class MixedSegments(Fault):
     bounds = (0.0, 0.99)
     measures = "share of their rows that half of the space loses"
     found_by = ("drift", "what_changed")
+    names = ("mix",)
     unseen = "Shares of many small topics change from window to window anyway."
     paired = False
 

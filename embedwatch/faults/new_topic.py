@@ -18,6 +18,7 @@ class NewTopic(Fault):
     strengths = (0.02, 0.05, 0.1)
     measures = "share of the rows"
     found_by = ("drift", "what_changed")
+    names = ("content",)
     unseen = (
         "Rows of the same source lie where others lie, and move neither mean nor spread by much: how crowded it is "
         "around them is all that tells them from chance."

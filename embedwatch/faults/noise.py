@@ -19,6 +19,7 @@ class Noise(Fault):
     bounds = (0.0, 100.0)
     measures = "length of the noise over that of the row"
     found_by = ("drift", "what_changed", "canary")
+    names = ("noise",)
     unseen = "Noise shows first in directions of little variance; below theirs it is not there."
 
     def apply(self, rows: Tensor, generator: torch.Generator, strength: float) -> Tensor:

@@ -18,6 +18,7 @@ class NormGrowth(Fault):
     bounds = (0.0, 100.0)
     measures = "by how much"
     found_by = ("drift", "what_changed", "canary")
+    names = ("norms",)
     unseen = "Below 1 % norms change by less than the check `drift` minds."
 
     def apply(self, rows: Tensor, generator: torch.Generator, strength: float) -> Tensor:

@@ -18,6 +18,7 @@ class Normalisation(Fault):
     strengths = (0.02, 0.05, 0.1, 0.3)
     measures = "spread of the lengths, where rows had length 1"
     found_by = ("drift", "what_changed", "canary")
+    names = ("normalisation",)
     unseen = "Directions stay; lengths that differ by less than 1 % are not minded."
 
     def apply(self, rows: Tensor, generator: torch.Generator, strength: float) -> Tensor:

@@ -24,6 +24,7 @@ class OtherModel(Fault):
     strengths = (0.01, 0.02, 0.05, 0.1, 1.0)
     measures = "share of the rows"
     found_by = ("drift", "what_changed", "canary")
+    names = ("model",)
     unseen = "A few rows among many are found as foreign content, whatever made them."
 
     def __init__(self, stock: Stock) -> None:

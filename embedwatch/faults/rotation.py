@@ -20,6 +20,7 @@ class Rotation(Fault):
     unit = "degrees"
     measures = "angle in each plane"
     found_by = ("drift", "what_changed", "canary")
+    names = ("rotation",)
     unseen = "A turn that maps mean and covariance onto themselves leaves the distribution as it is; a canary sees it."
 
     def apply(self, rows: Tensor, generator: torch.Generator, strength: float) -> Tensor:

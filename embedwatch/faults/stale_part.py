@@ -21,6 +21,7 @@ class StalePart(Fault):
     strengths = (0.05, 0.1, 0.25, 0.5)
     measures = "share of the rows"
     found_by = ("drift", "what_changed", "canary")
+    names = ("rotation", "model", "settings")
     unseen = (
         "Versions that are nearly alike, or a few old rows, do not move the distribution; canaries tell the version."
     )

@@ -18,6 +18,7 @@ class Truncation(Fault):
     strengths = (0.01, 0.1, 1 / 3, 0.5)
     measures = "share of the dimensions"
     found_by = ("drift", "what_changed", "dead_dimensions", "null_directions", "canary")
+    names = ("truncation",)
     unseen = "A vector that really is shorter does not get this far: its dimension is another."
 
     def apply(self, rows: Tensor, generator: torch.Generator, strength: float) -> Tensor:

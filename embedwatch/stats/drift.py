@@ -70,7 +70,7 @@ P_VALUE = Metric(
 )
 FAMILY = Metric(
     "drift_family_p_value",
-    "The same of one family: content, shift of the mean, geometry, local neighbourhoods.",
+    "The same of one family: content, shift of the mean, geometry, local regions.",
     labels=("family",),
 )
 FOREIGN = Metric("drift_foreign_ratio", "Share of rows that the reference does not explain, at least.")
@@ -100,16 +100,16 @@ class Drift(ComparedStatistic):
     what rows are compared with, so that fresh healthy rows are as strange as those. Blocks of consecutive rows hold
     sums of `‖u‖²`, of the distance from the mean, of u, of u² and histograms; their labels are permuted.
     Blocks are five decay lengths long. Where that leaves fewer than 10 blocks on a side there is no p-value. Beside
-    sums, the neighbourhoods of up to 1,200 rows of a window and 2,400 of the reference are scanned: a new topic moves
-    neither mean nor spread by much.
+    sums, the regions of up to 1,200 rows of a window and 2,400 of the reference are scanned: a new topic moves neither
+    mean nor spread by much.
 
     Rows need numbers that tell their order. Rows that equal one on which the map was fitted are left out on both sides.
 
     Shape: batches (N, D); rows with NaN or Inf are left out, and rows without a number.
     State: 256 blocks of 2 D + 519 numbers, the first 4,096 rows in 16 directions, 1,200 rows in half precision; merge
     exact to rounding.
-    Error: p-values of 999 permutations, of 9,999 where none of those differed as much; one of 0.01 has a standard error
-        of 0.003.
+    Error: p-values of 999 permutations, of 9,999 where none of those differed as much, of 99 where those are above 0.1;
+        one of 0.01 has a standard error of 0.003.
     Empty: `None`.
 
     References:
@@ -229,7 +229,7 @@ class Drift(ComparedStatistic):
         return Side(self._blocks.blocks, self._blocks.size, self._decay_length(), self._totals["fourths"])
 
     def _scanned(self, paired: Paired, sample: Sample) -> Scan | None:
-        """Return what neighbourhoods of a sample tell beside all rows of the reference that are kept."""
+        """Return what regions of a sample tell beside all rows of the reference that are kept."""
         calibrating = self._calibrating_sample
         if calibrating is None or not self._local:
             return None
@@ -301,7 +301,7 @@ class Drift(ComparedStatistic):
             return numbers
         return {
             **numbers,
-            FOREIGN.name: sizes.foreign,
+            FOREIGN.name: max(sizes.foreign, 0.0 if scanned is None else scanned.foreign),
             CENTROID.name: sizes.centroid_distance,
             COSINE.name: sizes.centroid_cosine,
             VARIANCE.name: sizes.variance,

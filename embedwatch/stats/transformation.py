@@ -75,7 +75,8 @@ CHANGES = {
     "filled": _metric("filled_ratio", "Variance in directions that were empty in the reference, over what it was."),
     "trailing": _metric("trailing_dimensions", "Last coordinates that became zeros.", "dimensions"),
     "moved": _metric("moved_ratio", "Share of rows that went to other regions."),
-    "lost": _metric("lost_ratio", "Share that the regions had in which next to no row is left."),
+    "lost": _metric("lost_ratio", "Share that the regions had in which less than 3 rows in 10 are left."),
+    "gone": _metric("gone_ratio", "Share that the regions had in which less than 3 rows in 20 are left."),
     "within": _metric("within_ratio", "Variance within regions over that of the reference."),
 }
 Numbers = Mapping[str, "float | None"]

@@ -106,13 +106,13 @@ class TestTraps:
 
     def test_3_the_smallest_p_value_can_be_reached(self) -> None:
         found = drifted(stream(800, seed=0), 3 * stream(400, seed=1))
-        assert found[P] == pytest.approx(2.5 / 10_000)
+        assert found[P] == pytest.approx(3 / 10_000)
 
     def test_4_rounding_to_half_precision_alone_is_no_drift(self) -> None:
         unit = torch.nn.functional.normalize
         reference, window = unit(stream(1_000, seed=0), dim=1), unit(stream(500, seed=1), dim=1)
         exact, rounded = drifted(reference, window), drifted(reference, window.half().float())
-        assert rounded[P] == pytest.approx(exact[P], abs=0.02)
+        assert rounded[P] == pytest.approx(exact[P], abs=0.1)  # a row in a thousand goes to another region
 
     def test_5_dead_directions_are_kept_apart_and_floored(self) -> None:
         turn = torch.linalg.qr(torch.randn(20, 20, generator=torch.Generator().manual_seed(3)))[0]
@@ -147,10 +147,10 @@ class TestTraps:
 
     def test_9_each_family_has_a_share_of_the_level(self) -> None:
         found = drifted(stream(1_000, seed=0), foreign(stream(500, seed=1), 0.1))
-        content, *others = (
+        content, shift, geometry, local = (
             found[f"drift_family_p_value{{family={name}}}"] or 0 for name in ("content", "shift", "geometry", "local")
         )
-        assert found[P] == pytest.approx(min(1, content * 5 / 2, *(5 * other for other in others)))
+        assert found[P] == pytest.approx(min(1, 3 * content, 6 * shift, 6 * geometry, 3 * local))
         assert content <= 0.004
 
     def test_11_rows_that_were_fitted_are_left_out_on_both_sides(self) -> None:
