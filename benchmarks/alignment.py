@@ -31,7 +31,8 @@ from torch import Tensor
 from benchmarks.detection.data import WORDNET, Data
 from embedwatch import fit_aligner
 from embedwatch.align.candidates import METHODS, Training, fit_map
-from embedwatch.align.moments import AnchorPass, Pairs
+from embedwatch.align.kept_pairs import Pairs
+from embedwatch.align.moments import AnchorPass
 from embedwatch.batch import PairBatch
 from embedwatch.geometry.retrieval import directions, find, mean_average_precision, nearest, overlap, recall_at
 from embedwatch.whole_files import write_whole
@@ -50,14 +51,14 @@ TARGETS = {"default_recall_1_e5_minilm_5000": 0.97, "pass_ratio": 2.0}
 
 def svd_uncentred(left: Floats, right: Floats, rows: Floats) -> Floats:
     """What one finds in many places: `svd(AᵀB)` as it is."""
-    u, _, v = np.linalg.svd(left.T @ right)
+    u, _, v = np.linalg.svd(left.T @ right, full_matrices=False)
     return rows @ (u @ v)
 
 
 def svd_centred(left: Floats, right: Floats, rows: Floats) -> Floats:
     """Orthogonal Procrustes of centred rows, the target's mean added."""
     means = left.mean(0), right.mean(0)
-    u, _, v = np.linalg.svd((left - means[0]).T @ (right - means[1]))
+    u, _, v = np.linalg.svd((left - means[0]).T @ (right - means[1]), full_matrices=False)
     return (rows - means[0]) @ (u @ v) + means[1]
 
 

@@ -72,6 +72,20 @@ class IndexQuestions:
                 raise UsageError(
                     f"`{name}` must come with a FAISS index, got {sources[0].label}, which is none; name the index"
                 )
+            if value is not None:
+                _check_width(name, _source(value), [each for each in sources if isinstance(each, FaissSource)])
+
+
+def _check_width(name: str, given: Source, indexes: Sequence[FaissSource]) -> None:
+    """Refuse vectors that fit no index: each of them would only be noted, once it is read."""
+    widths = [index.facts.dimension for index in indexes]
+    if given.rows == 0:
+        raise InputError(f"`{name}` must hold vectors, got none in {given.label}; name a file with rows")
+    if given.dimension is not None and given.dimension not in widths:
+        raise InputError(
+            f"`{name}` must have the {widths[0]} dimensions of {indexes[0].label}, got {given.dimension} in "
+            f"{given.label}; embed with the model of the index, or build a new one for this model"
+        )
 
 
 def examine_index(

@@ -7,9 +7,33 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from embedwatch.core.errors import UsageError
 from embedwatch.loading.examinable import Examinable
 
-__all__ = ["Inquiry"]
+__all__ = ["MOST_TOKENS", "Inquiry", "check_length"]
+
+MOST_TOKENS = 1_000_000_000
+"""The longest text that is asked about."""
+
+
+def check_length(length: int | None) -> None:
+    """Refuse a number of tokens that no text has.
+
+    Raises:
+        UsageError: in one line.
+
+    Example:
+        >>> check_length(0)
+        Traceback (most recent call last):
+        ...
+        embedwatch.core.errors.UsageError: `length` must be from 1 to 1,000,000,000 tokens, got 0; give those of ...
+    """
+    number = isinstance(length, int) and not isinstance(length, bool)
+    if length is not None and not (number and 1 <= length <= MOST_TOKENS):
+        shown = f"{length:,}" if number else repr(length)
+        raise UsageError(
+            f"`length` must be from 1 to {MOST_TOKENS:,} tokens, got {shown}; give those of the longest text"
+        )
 
 
 @dataclass(frozen=True)
@@ -35,6 +59,15 @@ class Inquiry:
     words: Any = None
     deep: bool = False
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse a length that no text has, and texts that are none."""
+        check_length(self.length)
+        for name in ("texts", "prompts"):
+            given = getattr(self, name)
+            odd = given if isinstance(given, str) else next((each for each in given if not isinstance(each, str)), None)
+            if odd is not None:
+                raise UsageError(f"`{name}` must be a list of texts, got {odd!r:.40}; put each in a list")
 
     @property
     def runs(self) -> bool:

@@ -30,6 +30,7 @@ from embedwatch.evaluator import CAPACITY
 from embedwatch.integrations.distributed import find_ranks
 from embedwatch.joining import Joining
 from embedwatch.judged import Judged
+from embedwatch.lexicons import load_lexicons
 from embedwatch.monitor_options import check_options, listed, steps_done
 from embedwatch.observe.arrival import arriving
 from embedwatch.observe.attachment import Attachment
@@ -293,6 +294,11 @@ class Monitor:
         """
         if self.detached:
             return []
+        if words is not None:
+            load_lexicons(words)  # refused at once, and not counted as a diagnostic that failed
+        given = {"texts": texts, "prompts": prompts}
+        for name in [name for name, value in given.items() if isinstance(value, str)]:
+            raise UsageError(f"`{name}` must be a list of texts, got one text; put it in a list")
         was_off, self.pulse.off = self.pulse.off, True
         try:
             return self._courses.diagnose(

@@ -10,7 +10,7 @@ from typing import Any
 
 from embedwatch.core.errors import UsageError
 from embedwatch.core.source import Source
-from embedwatch.inquiry import Inquiry
+from embedwatch.inquiry import Inquiry, check_length
 
 __all__ = ["Questions"]
 
@@ -43,8 +43,30 @@ class Questions:
             from embedwatch.lexicons import load_lexicons
 
             load_lexicons(self.words)  # refused at once, and not one diagnostic later
-        if self.length is not None and self.length < 1:
-            raise UsageError(f"`length` must be at least 1 token, got {self.length}; give the longest text's tokens")
+        check_length(self.length)
+        self._check_files(sources)
+
+    def _check_files(self, sources: Sequence[Source]) -> None:
+        """Refuse files that cannot be read, or that no model among the inputs can cut into tokens."""
+        from embedwatch.loading.corpus import check_corpus
+        from embedwatch.sources.subject import TokenTable
+        from embedwatch.sources.texts import first_texts
+
+        models = [source.subject for source in sources if isinstance(source, TokenTable)]
+        if self.prompts is not None:
+            first_texts(Path(self.prompts), 1)
+        if self.corpus is not None:
+            check_corpus(Path(self.corpus))
+        if any(asked is not None for asked in (self.prompts, self.corpus, self.words)):
+            for subject in models:
+                _ = subject.tokenizer  # refused where there is none
+        if self.deep:
+            for subject in models:
+                subject.module()  # refused where it cannot be run: nothing deep could be said
+        if self.prompts is not None and not any(subject.writer() is not None for subject in models):
+            raise UsageError(
+                f"`prompts` must come with a model that writes, got {models[0].label}, which only reads; leave them out"
+            )
 
     def inquiry(self, subject: Any) -> Inquiry:
         """Return them about one model."""

@@ -1,6 +1,6 @@
 """Fine-tune a sentence encoder, watched: the same callback as for the Trainer of transformers.
 
-python examples/fine_tune_sentence_transformers.py ./my-encoder pairs.tsv    two texts that belong together, a tab between
+python examples/fine_tune_sentence_transformers.py ./my-encoder pairs.tsv    two texts a line, a tab between them
 embedwatch show fine-tuned                                                   the course of the training, afterwards
 
 It is the vectors of whole texts that a search compares. Their place is `sentence_embedding`, or the last part of yours.

@@ -23,7 +23,7 @@ def server_of(model: Any, port: int) -> HTTPServer:
     """Return what answers a JSON list of texts with a list of vectors."""
 
     class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:  # noqa: N802 this is what the standard library calls
+        def do_POST(self) -> None:
             texts = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             answer = json.dumps(model.encode(texts, show_progress_bar=False).tolist()).encode()
             self.send_response(200)

@@ -34,6 +34,9 @@ class ServerProcess(ABC):
         folder: for its log.
     """
 
+    patience = DEADLINE
+    """Seconds that it may take to be ready."""
+
     def __init__(self, program: str, folder: Path) -> None:
         self._program, self._folder = program, folder
         self._log = folder / f"{Path(program).name}.log"
@@ -48,7 +51,7 @@ class ServerProcess(ABC):
         for _ in range(STARTS):
             self._start(f"127.0.0.1:{free_port()}")
             try:
-                poll(self._ready_or_dead)
+                poll(self._ready_or_dead, deadline=self.patience)
             except BaseException:
                 self.stop()
                 raise

@@ -217,7 +217,7 @@ def test_every_rule_is_shown_to_bite() -> None:
     assert {rule for rule, _ in BREACHES.values()} == set(rules.RULES)
 
 
-IMPORT_NAMES = {"faiss-cpu": "faiss", "pyyaml": "yaml", "scikit-learn": "sklearn"}
+IMPORT_NAMES = {"faiss-cpu": "faiss", "pyyaml": "yaml", "scikit-learn": "sklearn", "umap-learn": "umap"}
 """Where a distribution is imported by another name than its own."""
 
 

@@ -70,7 +70,7 @@ class TestWheel:
         names = set(zipfile.ZipFile(wheel).namelist())
         for folder, package in (("embedwatch", "embedwatch"), ("model", "embedwatch_model")):
             for path in ROOT.joinpath(folder).rglob("*"):
-                if path.suffix == ".py" or path.name == "py.typed":
+                if path.suffix in (".py", ".js", ".css", ".html", ".svg", ".LICENSE") or path.name == "py.typed":
                     assert f"{package}/{path.relative_to(ROOT / folder).as_posix()}" in names
         tops = {name.split("/")[0] for name in names}
         assert tops == {"embedwatch", "embedwatch_model", f"embedwatch-{embedwatch.__version__}.dist-info"}

@@ -13,7 +13,7 @@ from torch import Tensor
 from embedwatch.align.aligner import Aligner
 from embedwatch.align.fitting import model_mark
 from embedwatch.align.pair_inputs import Recipe
-from embedwatch.core.errors import InputError
+from embedwatch.core.errors import InputError, UsageError
 from embedwatch.core.source import Source
 from embedwatch.reading import Progress, silent
 from embedwatch.sources.row_files import check_output, write_rows
@@ -86,6 +86,9 @@ def apply_aligner(
     """
     path = Path(output)
     check_output(path)
+    read = getattr(source, "path", None)
+    if read is not None and path.exists() and Path(read).exists() and path.samefile(read):
+        raise UsageError(f"`output` must be another file than the rows, got {path} for both; choose another name")
     if path.exists() and not replace:
         raise InputError(f"{path} must not exist; --replace writes over it")
     aligner.source.check_model(name or model_mark(source, recipe or Recipe()), whose=source.label)

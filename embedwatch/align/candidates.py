@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from embedwatch.align.aligner import Side
-from embedwatch.align.moments import Pairs
+from embedwatch.align.kept_pairs import Pairs
 from embedwatch.core.errors import UsageError, did_you_mean
 from embedwatch.geometry.alignment import Affine, PairMoments, low_rank_ridge, norm_ratio, procrustes, ridge
 from embedwatch.geometry.retrieval import directions

@@ -15,10 +15,11 @@ from torch import Tensor
 
 from embedwatch.align.aligner import SIDES, Aligner, Side
 from embedwatch.align.candidates import DEFAULT, RESIDUAL, FittedMap, Training, fit_map, methods
-from embedwatch.align.choosing import GALLERY, Judged, Trial, choose, curve_sizes
+from embedwatch.align.choosing import Judged, Trial, choose, curve_sizes
+from embedwatch.align.kept_pairs import Pairs
 from embedwatch.align.marks import SpaceMark
 from embedwatch.align.mispairs import find_mispairs
-from embedwatch.align.moments import Anchors, Pairs, read_anchors
+from embedwatch.align.moments import Anchors, read_anchors
 from embedwatch.align.pair_inputs import Recipe, open_pair
 from embedwatch.align.warning import warnings_of
 from embedwatch.batch import PairBatch
@@ -59,7 +60,7 @@ def fit_aligner(
     queries: tuple[Rows, Rows] | None = None,
     corpus: Rows | None = None,
     try_methods: Sequence[str] = (),
-    gallery: int = GALLERY,
+    gallery: int | None = None,
     seed: int = 0,
     names: tuple[str | None, str | None] = (None, None),
     text: str | os.PathLike[str] | None = None,
@@ -79,7 +80,7 @@ def fit_aligner(
         queries: rows of the kind that people search with, in both spaces: they fit too, and their own choose the map.
         corpus: rows of the left space that the map will be used for, to see whether the anchors are of their kind.
         try_methods: names of the ways that are tried; by default all.
-        gallery: rows that are searched by those that judge.
+        gallery: rows that are searched, filled up with anchors; by default those that judge, and 200 at least.
         seed: another one sets other pairs aside.
         names: of the two models, where they are not loaded: an Aligner refuses rows of another.
         text: file with one text a line, which models encode.
@@ -104,8 +105,8 @@ def fit_aligner(
     """
     if side not in SIDES:
         raise UsageError(f"`side` must be query or corpus, got {side!r}; say which side is mapped")
-    if isinstance(gallery, bool) or not isinstance(gallery, int) or gallery < 1:
-        raise UsageError(f"`gallery` must be a whole number of at least 1, got {gallery!r}; {GALLERY:,} is usual")
+    if gallery is not None and (isinstance(gallery, bool) or not isinstance(gallery, int) or gallery < 1):
+        raise UsageError(f"`gallery` must be a whole number of at least 1, got {gallery!r}; leave it out")
     wanted, began = methods(tuple(try_methods)), time.perf_counter()
     show = progress or silent
     opened = _open(left, right, names, text, recipes)
@@ -212,9 +213,10 @@ def _read(opened: _Opened, show: Progress, seed: int, *, least: int = LEAST_PAIR
     found = read_anchors(shown(), expected=opened.rows, seed=seed)
     sound = 0 if found is None else found.rows - found.left_out
     if found is None or sound < least or (least > 1 and len(found.held) < LEAST_JUDGING):
+        alike = " that repeat one another" if sound >= least else ""
         raise InputError(
             f"pairs of {' and '.join(opened.labels)} must be at least {least} that are finite and distinct, got "
-            f"{sound:,}; pair more items"
+            f"{sound:,}{alike}; pair more items"
         )
     return found
 
@@ -280,6 +282,7 @@ def _report(
             "queries": 0 if asked is None else asked.rows,
         },
         "gallery": chosen.gallery,
+        "gallery_anchors": max(0, chosen.gallery - len(anchors.held)),
         "as_they_are": None if raw is None else raw.to_json(),
         "judged": [each.to_json() for each in judged],
         "chosen": chosen.to_json(),

@@ -107,6 +107,7 @@ def align_index(
             f"{index_label(old)} {' and '.join(facts.lossy)}: what it gives back is not what was embedded; map the "
             "original vectors, bake the map into a copy (`--mode bake`), or accept the loss with `--allow-lossy`"
         )
+    mean, least = (None, None) if originals is None else _loss(old, originals, facts)  # refused before it is written
     growing = out.with_name(f".{out.name}.{os.getpid()}")
     try:
         if chosen == "migrate":
@@ -120,9 +121,6 @@ def align_index(
         growing.unlink(missing_ok=True)
     if chosen == "migrate":
         Migration.forget(out)
-    if originals is None:
-        return copy
-    mean, least = _loss(old, originals, facts)
     return replace(copy, loss_mean=mean, loss_least=least)
 
 
@@ -277,6 +275,11 @@ def _loss(old: Path, originals: Source, facts: IndexFacts) -> tuple[float | None
         raise UsageError(
             f"`originals` must have {facts.rows:,} rows like the index, got {originals.rows:,}; give all of them"
         )
+    if originals.dimension is not None and originals.dimension != facts.dimension:
+        raise UsageError(
+            f"`originals` must have {facts.dimension} dimensions like the index, got {originals.dimension}; give the "
+            "vectors that it was built from"
+        )
     positions = sample_of(facts.rows, CHECKED, SEED)
     parts: list[Matrix] = []
     start = 0
@@ -284,8 +287,12 @@ def _loss(old: Path, originals: Source, facts: IndexFacts) -> tuple[float | None
         inside = positions[(positions >= start) & (positions < start + len(batch))] - start
         parts.append(batch.rows.float().numpy()[inside])
         start += len(batch)
+    wanted = np.concatenate(parts) if parts else np.zeros((0, facts.dimension), np.float32)
+    finite = np.isfinite(wanted).all(1)
+    if not finite.any():
+        raise UsageError("`originals` must hold finite rows, got none; give the vectors that the index was built from")
     with opened(old) as index:
-        mean, least, _ = nearness(index.rows_at(positions), np.concatenate(parts))
+        mean, least, _ = nearness(index.rows_at(positions[finite]), wanted[finite])
     return mean, least
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from embedwatch.align.candidates import DEFAULT, Training, fit_map
-from embedwatch.align.moments import Pairs
+from embedwatch.align.kept_pairs import Pairs
 from embedwatch.geometry.retrieval import directions, find
 
 __all__ = ["Mispairs", "find_mispairs"]

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from embedwatch.align.kept_pairs import KeptPairs, Pairs
 from embedwatch.batch import PairBatch
 from embedwatch.core.errors import UsageError
 from embedwatch.geometry.alignment import PairMoments
 from embedwatch.geometry.retrieval import directions
 from embedwatch.geometry.unit_length import have_unit_length
 from embedwatch.hashing import hash_integers, hash_rows
-from embedwatch.sketches.smallest import SmallestKeys
 
-__all__ = ["AnchorPass", "Anchors", "Pairs", "read_anchors"]
+__all__ = ["AnchorPass", "Anchors", "read_anchors"]
 
 HELD_SHARE = 0.2
 """Of the pairs, as far as they are few."""
@@ -35,33 +34,7 @@ TWIN_COSINE = 0.999
 TWIN_CHUNK = 512
 SEEN_BITS = 26
 """Contents of right rows are remembered in a table of so many bits' numbering: 8 MB for any number of pairs."""
-Payload = tuple[tuple[int, ...], torch.dtype, Literal["first"]]
 BIT = torch.tensor([1 << bit for bit in range(8)], dtype=torch.uint8)
-
-
-@dataclass(frozen=True, eq=False)
-class Pairs:
-    """Pairs of unit rows in float32, (N, D1) and (N, D2), with the numbers that they have, (N,)."""
-
-    left: Tensor
-    right: Tensor
-    ids: Tensor
-
-    def __len__(self) -> int:
-        return len(self.left)
-
-    def take(self, index: Tensor | slice) -> Pairs:
-        """Return some of them."""
-        return Pairs(self.left[index], self.right[index], self.ids[index])
-
-    @classmethod
-    def joined(cls, parts: Sequence[Pairs]) -> Pairs:
-        """Return several as one."""
-        return cls(*(torch.cat([getattr(part, name) for part in parts]) for name in ("left", "right", "ids")))
-
-    def moments(self) -> PairMoments:
-        """Return their moments, exact where they are few."""
-        return PairMoments.of(self.left.double(), self.right.double())
 
 
 class Anchors(NamedTuple):
@@ -115,12 +88,9 @@ class AnchorPass:
             share = min(HELD_SHARE, SPARE * MOST_HELD / expected)
         self._below = int((share - 0.5) * 2**64)  # of hashes, which are spread over all of int64
         self._seed = seed
-        payload: dict[str, Payload] = {"left": ((left,), torch.float32, "first")}
-        payload |= {"right": ((right,), torch.float32, "first")}
-        payload |= {"id": ((), torch.int64, "first"), "other": ((), torch.int64, "first")}
         capacity = max(MOST_HELD, min(MOST_KEPT, KEPT_BYTES // (4 * (left + right))))
-        self._kept = SmallestKeys(capacity, payload)
-        self._held = SmallestKeys(int(SPARE * MOST_HELD), payload)
+        self._kept = KeptPairs(capacity, left, right)
+        self._held = KeptPairs(int(SPARE * MOST_HELD), left, right)
         self._seen = torch.zeros(1 << (SEEN_BITS - 3), dtype=torch.uint8)
         self._moments, self._spare = (PairMoments.empty(left, right) for _ in range(2))
         self._rows = self._left_out = self._twins = self._content = 0
@@ -155,18 +125,18 @@ class AnchorPass:
         keys = hash_integers(left, seed=self._seed)
         aside = keys < self._below
         fits = ~aside
-        known = self._held.values("other")
+        known = self._held.contents
         if len(known):
             fits &= ~torch.isin(right, known)
         if not bool(fits.all()):
             judging = aside & ~self._was_seen(right)
             self._twins += int((aside & ~judging).sum()) + int((~aside & ~fits).sum())
             spare = pairs.take(judging)
-            self._held.add(keys[judging], left=spare.left, right=spare.right, id=spare.ids, other=right[judging])
+            self._held.add(spare, keys[judging], right[judging])
             self._spare = self._spare.merged(PairMoments.of(spare.left, spare.right))
             pairs, keys, right = pairs.take(fits), keys[fits], right[fits]
         self._remember(right)
-        self._kept.add(keys, left=pairs.left, right=pairs.right, id=pairs.ids, other=right)
+        self._kept.add(pairs, keys, right)
         self._moments = self._moments.merged(PairMoments.of(pairs.left, pairs.right))
 
     def _place(self, contents: Tensor) -> tuple[Tensor, Tensor]:
@@ -185,11 +155,12 @@ class AnchorPass:
 
     def anchors(self) -> Anchors:
         """Return what was read."""
-        kept, held = _pairs(self._kept), _pairs(self._held)
-        seen = self._was_seen(self._held.values("other"))
+        kept, held = self._kept.pairs(), self._held.pairs()
+        contents = self._held.contents
+        seen = self._was_seen(contents)
         if len(held) and len(kept):
             seen = seen | _twins(held, kept, self._moments)
-        judging = _once(held.take(~seen), self._held.values("other")[~seen]).take(slice(0, MOST_HELD))
+        judging = _once(held.take(~seen), contents[~seen]).take(slice(0, MOST_HELD))
         counted = max(1, self._rows)
         return Anchors(
             self._exact(kept),
@@ -216,10 +187,6 @@ def read_anchors(batches: Iterable[PairBatch], *, expected: int | None = None, s
             reading = AnchorPass(batch.left.shape[1], batch.right.shape[1], expected=expected, seed=seed)
         reading.add(batch)
     return None if reading is None else reading.anchors()
-
-
-def _pairs(sample: SmallestKeys) -> Pairs:
-    return Pairs(sample.values("left"), sample.values("right"), sample.values("id"))
 
 
 def _once(pairs: Pairs, others: Tensor) -> Pairs:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, gelu
 
-from embedwatch.align.moments import Pairs
+from embedwatch.align.kept_pairs import Pairs
 from embedwatch.geometry.alignment import Affine
 from embedwatch.geometry.retrieval import directions
 

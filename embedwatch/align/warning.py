@@ -54,6 +54,11 @@ def _of_anchors(report: Mapping[str, Any], anchors: Anchors, marks: tuple[SpaceM
         yield f"{fitted:,} anchors are fewer than half of {widest:,} dimensions: pair {widest:,} items or more"
     if report["pairs"]["judging"] < FEW_JUDGING:
         yield f"{report['pairs']['judging']:,} pairs judge, so the intervals are wide: pair more items"
+    if report["gallery_anchors"]:
+        yield (
+            f"{report['gallery_anchors']:,} of {report['gallery']:,} rows that are searched are anchors, which draw "
+            "mapped rows to them: you may find more"
+        )
     if anchors.left_out:
         yield f"{_pairs(anchors.left_out)} with NaN, Inf or a zero row left out"
     if anchors.twins:

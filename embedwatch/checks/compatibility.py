@@ -153,16 +153,19 @@ def _invalid(facts: _Facts) -> Finding | None:
     rows, broken = facts("rows"), facts("nonfinite_rows") + facts("zero_rows")
     every = rows + broken
     repeated = max(facts("repeated_ratio", side=side) for side in ("left", "right"))
-    told = []
+    told, remedies = [], []
     if broken > MOST_BROKEN * every:
         told.append(f"{broken:,.0f} of {every:,.0f} pairs have NaN, Inf or a zero row")
+        remedies.append("Embed the broken rows again.")
     if repeated > MOST_REPEATED:
         told.append(f"{repeated:.0%} of the rows of a side are there twice or more")
+        remedies.append("Embed other items, each once.")
     if not rows >= LEAST_PAIRS:
         told.append(f"{rows:,.0f} pairs are too few, needs {LEAST_PAIRS}")
+        remedies.append(f"Give {LEAST_PAIRS} pairs or more, each item once.")
     if not told:
         return None
-    return Finding("invalid", None, f"Invalid input: {'; '.join(told)}.", remedy="Embed other items, each once.")
+    return Finding("invalid", None, f"Invalid input: {'; '.join(told)}.", remedy=" ".join(remedies))
 
 
 def _cut(facts: _Facts) -> Finding | None:

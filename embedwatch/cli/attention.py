@@ -10,7 +10,7 @@ import click
 
 from embedwatch.cli.audit import progress_bar
 from embedwatch.cli.exits import EXIT_INTERNAL, EXIT_JUDGED, EXIT_OK, is_grave, judged_any, tell_errors
-from embedwatch.cli.options import color_option, debug_option, fail_on_option, json_option, quiet_option
+from embedwatch.cli.options import color_option, debug_option, fail_on_option, json_option, quiet_option, seed_option
 from embedwatch.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ NAME = 14
 @click.option("--length", type=int, metavar="TOKENS", help="Of a passage; by default 256, or what the model takes.")
 @click.option("--only", metavar="NAME", multiple=True, help="Keep this statistic, measurement or check.")
 @click.option("--skip", metavar="NAME", multiple=True, help="Leave out such a one; both are repeatable.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the sample of queries.")
+@seed_option("Of the sample of queries.")
 @fail_on_option
 @click.option("-v", "--verbose", is_flag=True, help="Print every layer and every measurement.")
 @json_option
@@ -151,11 +151,15 @@ def _print_json(
 
 
 def _print(terminal: Terminal, study: AttentionStudy, *, quiet: bool, verbose: bool) -> None:
+    from rich.text import Text
+
+    from embedwatch.sinks._blame import one_line
     from embedwatch.sinks.console import Console, print_paragraph
 
     provenance, space = study.overview.snapshot.provenance, study.overview.snapshot.space
     if not quiet:
-        terminal.print(f"{space}  [dim]{provenance.rows:,} rows[/dim]", style="bold", highlight=False)
+        heading = Text(one_line(str(space)), style="bold").append(f"  {provenance.rows:,} rows", style="dim")
+        terminal.print(heading, highlight=False)
         for note in provenance.notes:
             print_paragraph(terminal, note, "", indent=2)
         terminal.print()

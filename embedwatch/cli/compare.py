@@ -12,7 +12,15 @@ import click
 from embedwatch.cli.audit import progress_bar
 from embedwatch.cli.exits import EXIT_OK, compared_status, tell_errors
 from embedwatch.cli.option_names import in_options
-from embedwatch.cli.options import color_option, debug_option, json_option, model_option, quiet_option, reading_options
+from embedwatch.cli.options import (
+    color_option,
+    debug_option,
+    json_option,
+    model_option,
+    quiet_option,
+    reading_options,
+    seed_option,
+)
 from embedwatch.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -34,7 +42,7 @@ __all__ = ["compare_command"]
     help="Share of healthy pairs that may be called different, from 0.0005 on.",
 )
 @click.option("--by", metavar="COLUMN", help="Column with the segment of each row: compare each, and their mix.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the permutations.")
+@seed_option("Of the permutations.")
 @click.option(
     "--fail-on",
     type=click.Choice(["warn", "fail", "never"]),

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["run_demo"]
 
-START_SECONDS = 60.0
+START_SECONDS = 180.0
 """So long the daemon may take to answer."""
 EVALUATION = "2s"
 """A window of the daemon: short, so that one sees something."""

@@ -10,7 +10,15 @@ import click
 from embedwatch.cli.audit import progress_bar
 from embedwatch.cli.exits import EXIT_INTERNAL, EXIT_JUDGED, EXIT_OK, tell_errors
 from embedwatch.cli.option_names import in_options
-from embedwatch.cli.options import color_option, debug_option, json_option, model_option, quiet_option, reading_options
+from embedwatch.cli.options import (
+    color_option,
+    debug_option,
+    json_option,
+    model_option,
+    quiet_option,
+    reading_options,
+    seed_option,
+)
 from embedwatch.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -41,7 +49,7 @@ EVERY = "all"
     help="Share of healthy looks at which a check may fire, from 0.0005 on.",
 )
 @click.option("--repeats", type=int, default=1, show_default=True, help="How often, each time with rows dealt anew.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of everything that is drawn.")
+@seed_option("Of everything that is drawn.")
 @click.option("--shuffle", is_flag=True, help="Take rows in any order: for a store whose order means nothing.")
 @click.option("--other", metavar="PATH", help="Rows of another model, for the fault other_model.")
 @model_option

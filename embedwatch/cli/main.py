@@ -74,7 +74,8 @@ class _Group(click.Group):
             sys.exit(EXIT_USAGE)
         except click.UsageError as error:
             command = "" if error.ctx is None else f" `{error.ctx.command_path} --help` shows how."
-            sys.exit(_complain(error.format_message() + command))
+            message = error.format_message()
+            sys.exit(_complain((message if message.endswith((".", "?")) else f"{message}.") + command))
         except click.ClickException as error:
             sys.exit(_complain(error.format_message()))
         except EmbedwatchError as error:

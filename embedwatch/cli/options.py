@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
+from embedwatch.core.errors import UsageError
+
 __all__ = [
     "POOLINGS",
     "color_option",
@@ -16,10 +18,12 @@ __all__ = [
     "model_option",
     "quiet_option",
     "reading_options",
+    "seed_option",
 ]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+LARGEST_SEED = (1 << 31) - 1
 POOLINGS = ("mean", "cls", "last", "max")
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
@@ -42,6 +46,21 @@ debug_option = click.option("--debug", is_flag=True, expose_value=False, help="S
 model_option = click.option(
     "--model", metavar="MODEL", help="The inputs are files of texts, one a line: encode them with this model."
 )
+
+
+def _check_seed(context: click.Context, option: click.Parameter, value: int) -> int:
+    """Return a seed; refuse one that some generator of random numbers does not take."""
+    del context, option
+    if not 0 <= value <= LARGEST_SEED:
+        raise UsageError(f"`--seed` must be from 0 to {LARGEST_SEED:,}, got {value}; 0 is usual")
+    return value
+
+
+def seed_option(told: str) -> Callable[[Command], Command]:
+    """Return the option `--seed`, 0 by default."""
+    return click.option("--seed", type=int, default=0, show_default=True, callback=_check_seed, help=told)
+
+
 _READING = (
     click.option(
         "--pooling", type=click.Choice(POOLINGS), help="How token vectors become one; by default as the model says."

@@ -10,7 +10,7 @@ import click
 
 from embedwatch.cli.audit import progress_bar
 from embedwatch.cli.exits import EXIT_INTERNAL, EXIT_JUDGED, EXIT_OK, is_grave, judged_any, tell_errors
-from embedwatch.cli.options import color_option, debug_option, fail_on_option, json_option, quiet_option
+from embedwatch.cli.options import color_option, debug_option, fail_on_option, json_option, quiet_option, seed_option
 from embedwatch.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["positions_command"]
 
 PLACE = "positions"
-MOST_TEXT = 4_000_000
-"""Characters of a file of texts that are read."""
+MOST_TEXT, MOST_TEXTS = 4_000_000, 100_000
+"""Characters and lines of a file of texts that are read."""
 
 
 @click.command("positions", short_help="Judge how a model tells places in a text apart, and how far that carries.")
@@ -30,7 +30,7 @@ MOST_TEXT = 4_000_000
 @click.option("--length", type=int, metavar="N", help="Tokens of the longest text; by default what it is made for.")
 @click.option("--deep", is_flag=True, help="Run the model too: attention by distance, predictions by depth.")
 @click.option("--text", metavar="FILE", help="Texts to run it on, one a line; by default prose that comes with Python.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of everything that is drawn.")
+@seed_option("Of everything that is drawn.")
 @fail_on_option
 @click.option("--exhibits", is_flag=True, help="Make all exhibits, not only those that a verdict cites.")
 @click.option("-v", "--verbose", is_flag=True, help="Print every measurement.")
@@ -72,6 +72,7 @@ def positions_command(
     from embedwatch.loading.position_parts import read_parts
     from embedwatch.loading.subject import load_subject
     from embedwatch.reading import silent
+    from embedwatch.sinks._blame import one_line
 
     if length is not None and length < 2:
         raise UsageError(f"`length` must be at least 2, got {length}; give the tokens of the longest text")
@@ -89,7 +90,7 @@ def positions_command(
         _print_json(found, counted, {"kinds": list(scheme.kinds), "words": words}, status)
     else:
         if not quiet:
-            terminal.print(f"{subject.label}: {words}", style="bold", highlight=False)
+            terminal.print(one_line(f"{subject.label}: {words}"), style="bold", highlight=False, markup=False)
         _print(terminal, found, status, quiet=quiet, verbose=verbose)
     tell_errors(counted)
     return status
@@ -98,12 +99,15 @@ def positions_command(
 def _texts(path: str | None) -> tuple[str, ...]:
     if path is None:
         return ()
-    try:
-        with Path(path).open(encoding="utf-8") as file:
-            lines = file.read(MOST_TEXT).splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"`text` must be a readable file of UTF-8 texts, got {path}: {error}; name another") from error
-    return tuple(line for line in lines if line.strip())
+    from embedwatch.sources.texts import first_texts
+
+    found, read = [], 0
+    for text in first_texts(Path(path), MOST_TEXTS):
+        found.append(text[: MOST_TEXT - read])
+        read += len(text)
+        if read >= MOST_TEXT:
+            break
+    return tuple(found)
 
 
 def _exit_status(found: list[Judged], fail_on: str, *, failed: bool, known: bool) -> int:

@@ -9,12 +9,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from embedwatch.cli.audit import progress_bar
-from embedwatch.cli.exits import EXIT_INTERNAL, EXIT_JUDGED, EXIT_OK, is_grave, judged_any, tell_errors
+from embedwatch.cli.exits import (
+    EXIT_INTERNAL,
+    EXIT_JUDGED,
+    EXIT_OK,
+    compared_status,
+    is_grave,
+    judged_any,
+    tell_errors,
+)
 from embedwatch.cli.option_names import in_options
 from embedwatch.cli.options import (
     color_option,
     debug_option,
-    fail_on_option,
     json_option,
     model_option,
     quiet_option,
@@ -30,6 +37,7 @@ __all__ = ["report_command"]
 
 ENDINGS = {".md": "md", ".markdown": "md", ".xml": "junit", ".html": "html", ".htm": "html"}
 MOST_POINTS = 50_000
+TWO_SIDED = ("comparison", "pair")
 OF_AUDIT = ("text", "labels", "deep", "length", "prompts", "corpus", "words", "only", "skip")
 OF_READING = ("pooling", "prefix", "kind", "select")
 
@@ -66,7 +74,11 @@ OF_READING = ("pooling", "prefix", "kind", "select")
 @click.option("--words", metavar="FILE|NAME", help="Groups of words: a file, or a name of those that come along.")
 @click.option("--only", metavar="NAME", multiple=True, help="Keep this statistic, diagnostic, measurement or check.")
 @click.option("--skip", metavar="NAME", multiple=True, help="Leave out such a one; both are repeatable.")
-@fail_on_option
+@click.option(
+    "--fail-on",
+    type=click.Choice(["warn", "fail", "never"]),
+    help="Exit with 1 if a verdict is this grave or graver; by default fail, and warn with --against and --pair.",
+)
 @json_option
 @quiet_option
 @color_option
@@ -76,7 +88,7 @@ def report_command(
     inputs: tuple[str, ...],
     output: str | None,
     kind_of_file: str | None,
-    fail_on: str,
+    fail_on: str | None,
     as_json: bool,
     quiet: bool,
     color: str,
@@ -88,8 +100,8 @@ def report_command(
     are there already: the folder of a run or its recording (.jsonl), or JSON that `audit`, `compare` or `align check`
     printed. With --against INPUT is compared with a reference, with --pair two spaces are.
 
-    The verdicts are those of these commands. The page asks nothing of the network; it can be mailed or archived. --json
-    prints what the command behind it would print, so that one run gives both. The exit status is that of `audit`.
+    Verdicts and exit status are those of these commands. The page asks nothing of the network; it can be mailed or
+    archived. --json prints what the command behind it would print, so that one run gives both.
 
     \b
     Examples:
@@ -115,11 +127,13 @@ def report_command(
     progress = None if quiet or as_json or not errors.is_terminal else progress_bar(errors)
     with in_options(report_command):
         report = _gathered(inputs, options, progress)
+    two_sided = report.kind in TWO_SIDED
+    fail_on = fail_on or ("warn" if two_sided else "fail")
     if wanted == "html":
         text = to_page(report)
     else:
         text = to_markdown(report) if wanted == "md" else to_junit(report, fail_on=fail_on)
-    status = _exit_status(report, fail_on)
+    status = _exit_status(report, fail_on, two_sided=two_sided)
     if output is None:
         click.echo(text, nl=False)
     else:
@@ -179,9 +193,11 @@ def _require_folder(path: Path) -> None:
         raise UsageError(f"`--output` must lie in a folder that exists, got {path}; make {path.parent}")
 
 
-def _exit_status(report: Report, fail_on: str) -> int:
-    """Return 1 if a verdict is grave enough or nothing could be judged, else 2 if something of ours failed, else 0."""
+def _exit_status(report: Report, fail_on: str, *, two_sided: bool) -> int:
+    """Return the exit status of the command behind: of two sides `unknown` is no answer, elsewhere it is if all are."""
     counts = report.counts()
+    if two_sided:
+        return compared_status(counts, report.verdicts, report.errors, fail_on)
     if not judged_any(counts) or is_grave(counts, fail_on):
         return EXIT_JUDGED
     return EXIT_INTERNAL if report.errors else EXIT_OK

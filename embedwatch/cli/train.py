@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from embedwatch.cli.options import debug_option, json_option, quiet_option
+from embedwatch.cli.options import debug_option, json_option, quiet_option, seed_option
 from embedwatch.cli.train_watch import WatchSettings, conclusion, conclusion_json, watch_options
 from embedwatch.core.errors import InputError
 from embedwatch.core.sink import Sink
@@ -68,7 +68,7 @@ def _size(context: click.Context, option: click.Parameter, value: str) -> str | 
 @click.option("--save-every", type=int, metavar="STEPS", help="By default as often as it validates.")
 @click.option("--patience", type=int, default=0, help="Stop after so many validations without progress; 0: never.")
 @click.option("--bf16", is_flag=True, help="Multiply matrices in bfloat16.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of weights, order, masks and dropout.")
+@seed_option("Of weights, order, masks and dropout.")
 @watch_options
 @json_option
 @quiet_option

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 from embedwatch.batch import VectorBatch
 from embedwatch.core.boundary import Boundary
 from embedwatch.core.check import Check
+from embedwatch.core.explaining import explained as explain
 from embedwatch.core.measurement import Measurement, Metric
 from embedwatch.core.registry import registered
 from embedwatch.core.snapshot import Provenance, Snapshot, Space
@@ -20,7 +21,9 @@ from embedwatch.core.statistic import Statistic
 from embedwatch.core.verdict import Status, Verdict
 from embedwatch.course import Course, Judgement
 from embedwatch.course_maker import CourseMaker
+from embedwatch.daemon.chronicle import Chronicle
 from embedwatch.daemon.gathered import Gathered, compared_names
+from embedwatch.daemon.maps import MapRows
 from embedwatch.daemon.slots import Content, Entry, Layout
 from embedwatch.daemon.store import Kept, Saved, VerdictState
 from embedwatch.parcels import Parcel, open_batch, open_more, open_snapshot, open_window, parcel_of_window
@@ -87,7 +90,9 @@ class Account:
         """Bytes in the inbox of the store that are in the window already."""
         self.judged_by: dict[str, str] = {}
         """Check to the fingerprint of the reference that its last verdict rests on, where it rests on one."""
+        self.chronicle = Chronicle()
         self._gathered = Gathered()
+        self._map_rows: MapRows | None = None
         self._entries: list[int] = []
         self._unsaved: list[Judgement] = []
         self._errors: Counter[tuple[str, str]] = Counter()
@@ -127,9 +132,22 @@ class Account:
             self._gathered.add(entry.parcel, entry.more)
             if isinstance(content, VectorBatch):
                 self.course.update(content)
+                self._sample(content)
             else:
                 self.course.merge(content)
         return None
+
+    def _sample(self, batch: VectorBatch) -> None:
+        """Keep some rows of the open window for its map."""
+        with self.boundary.guard("map", "rows"):
+            if batch.dimension == self.course.window.dimension:
+                self._map_rows = self._map_rows or MapRows(batch.dimension)
+                self._map_rows.add(batch)
+
+    def take_map_rows(self) -> MapRows | None:
+        """Return what was kept for the map of the window that ends, and keep it no longer."""
+        found, self._map_rows = self._map_rows, None
+        return found
 
     def close(self, ended: float) -> Judgement | None:
         """Close the window, measure and judge it; `None` where it holds nothing."""
@@ -152,6 +170,8 @@ class Account:
 
     def _date(self, verdicts: Sequence[Verdict], snapshot: Snapshot) -> None:
         time, comparing = snapshot.provenance.time, _comparing()
+        self.chronicle.add(snapshot, verdicts, {check: status for check, (status, _) in self.since.items()})
+        self.chronicle.follow(self.course.history, verdicts)
         self.judged_by = {each.check: snapshot.provenance.reference for each in verdicts if each.check in comparing}
         for verdict in verdicts:
             status, since = self.since.get(verdict.check, (None, time))
@@ -211,6 +231,7 @@ class Account:
                 done += 1
         if len(self.course.history):
             self.course.last = Judgement(list(self.course.history)[-1], tuple(verdicts), ())
+            self.chronicle.follow(self.course.history, verdicts)
         if kept.window is not None:
             tried += 1
             with self.boundary.guard("restore", "window"):
@@ -246,10 +267,14 @@ class Account:
             "step": None if last is None else last.snapshot.provenance.step,
             "counts": {} if last is None else dict(Counter(verdict.status for verdict in last.verdicts)),
             "reference": self._reference(),
+            **self.chronicle.to_json(),
         }
         if whole and last is not None:
             found["snapshot"] = last.snapshot.to_json()
-            found["verdicts"] = self.verdicts()
+            explained = ([list(each) for each in explain(verdict)] for verdict in last.verdicts)
+            found["verdicts"] = [
+                {**told, "explained": topics} for told, topics in zip(self.verdicts(), explained, strict=True)
+            ]
             found["exhibits"] = [exhibit.to_json() for exhibit in last.exhibits]
         return found
 
@@ -310,7 +335,8 @@ class Accounts:
             if role not in self._empty:
                 self._empty[role] = self._maker.statistics(role)
             statistics = [*self._empty[role], *self._compared(space, role, content.dimension)]
-        return sum(statistic.memory(content.dimension or 1) for statistic in statistics)
+        drawn = MapRows.memory(content.dimension) if isinstance(content, VectorBatch) else 0
+        return drawn + sum(statistic.memory(content.dimension or 1) for statistic in statistics)
 
     def _compared(self, space: Space, role: str, dimension: int) -> list[Statistic[Any]]:
         """Return what compares rows of this dimension."""

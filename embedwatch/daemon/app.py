@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from anyio.to_thread import run_sync
 from fastapi import FastAPI, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
+from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.exceptions import HTTPException
 
 from embedwatch import __version__
@@ -21,16 +21,13 @@ from embedwatch.daemon.description import JSON_OBJECT, JSON_OBJECTS, PLAIN, erro
 from embedwatch.daemon.edge import Edge
 from embedwatch.daemon.heart import Heart
 from embedwatch.daemon.live import Live
+from embedwatch.daemon.page_files import page_files, page_response
 from embedwatch.daemon.receiving import Receiving
 from embedwatch.daemon.request_metrics import with_own
 
 __all__ = ["make_app"]
 
-LANDING = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>embedwatch</title></head>
-<body><h1>embedwatch</h1><p>Version {version}. <a href="/metrics">Metrics</a>, <a href="/-/healthy">health</a>,
-<a href="/-/ready">readiness</a>, <a href="/api/v1/status">status</a>, <a href="/openapi.json">API</a></p></body></html>
-"""
+UNKNOWN = "there is no such Space; /api/v1/spaces lists them"
 LONGEST_NAME = 200
 LARGEST = 2**53
 """Beyond, JSON's numbers are not exact."""
@@ -42,6 +39,7 @@ Count = Annotated[int | None, Query(ge=0, le=LARGEST)]
 Sender = Annotated[str, Query(max_length=LONGEST_NAME, pattern=WORD)]
 Role = Literal["vectors", "table", "token", "embedding", "hidden", "pooled"]
 """Roles whose Spaces consist of rows that somebody can send."""
+Layout = Literal["pca", "tsne"]
 
 
 def make_app(heart: Heart, live: Live) -> Edge:
@@ -81,9 +79,20 @@ def _refuse_in_one_line(app: FastAPI) -> None:
 
 
 def _pages(app: FastAPI, heart: Heart, live: Live) -> None:
-    @app.get("/", response_class=HTMLResponse, include_in_schema=False)
-    async def landing() -> str:
-        return LANDING.format(version=__version__)
+    def file(request: Request, path: str) -> Response:
+        found = page_files().get(path)
+        if found is None:
+            raise Refusal(HTTPStatus.NOT_FOUND, "not found")
+        packed = _wants_gzip(request.headers.get("accept-encoding", ""))
+        return page_response(found, zipped=packed, known=request.headers.get("if-none-match", ""))
+
+    @app.get("/", include_in_schema=False)
+    async def start(request: Request) -> Response:
+        return file(request, "/")
+
+    @app.get("/page/{name}", include_in_schema=False)
+    async def part(request: Request, name: str) -> Response:
+        return file(request, f"/page/{name}")
 
     @app.get("/metrics", response_class=PlainTextResponse, responses={**PLAIN, **errors(401)})
     async def metrics(request: Request) -> Response:
@@ -133,7 +142,7 @@ def _reading(app: FastAPI, heart: Heart) -> None:
     async def told(read: Callable[..., Any], *arguments: Any) -> Response:
         found = await run_sync(read, *arguments)
         if found is None:
-            raise Refusal(HTTPStatus.NOT_FOUND, "there is no such Space; /api/v1/spaces lists them")
+            raise Refusal(HTTPStatus.NOT_FOUND, UNKNOWN)
         return answer(found)
 
     @app.get("/api/v1/status", responses={**JSON_OBJECT, **errors(401)})
@@ -150,6 +159,36 @@ def _reading(app: FastAPI, heart: Heart) -> None:
     async def space(model: Name, place: Name, segment: Segment = "all", head: Head = None) -> Response:
         """One Space: its last window, and its verdicts."""
         return await told(heart.space, Space(model, place, segment, head))
+
+    @app.get("/api/v1/courses/{model:path}/{place}", responses={**JSON_OBJECT, **errors(401, 404, 422)})
+    async def course(model: Name, place: Name, segment: Segment = "all", head: Head = None) -> Response:
+        """Every number of one Space through the windows that are remembered."""
+        return await told(heart.course, Space(model, place, segment, head))
+
+    @app.get("/api/v1/maps/{model:path}/{place}", responses={**JSON_OBJECT, **errors(401, 404, 422)})
+    async def map_of(
+        request: Request,
+        model: Name,
+        place: Name,
+        segment: Segment = "all",
+        head: Head = None,
+        layout: Layout = "pca",
+    ) -> Response:
+        """Rows of the last window and of the reference in two dimensions, as they were drawn when it closed.
+
+        Whoever asks for `tsne` gets what there is, and finds t-SNE in it a little later.
+        """
+        packed = _wants_gzip(request.headers.get("accept-encoding", ""))
+        body = heart.map(Space(model, place, segment, head), gzip=packed, spread=layout == "tsne")
+        if body is None:
+            raise Refusal(HTTPStatus.NOT_FOUND, "there is no map: no rows of this Space came since the start")
+        coding = {"Content-Encoding": "gzip"} if packed else {}
+        return Response(body, media_type="application/json", headers={"Vary": "Accept-Encoding", **coding})
+
+    @app.get("/api/v1/changes", responses={**JSON_OBJECTS, **errors(401)})
+    async def changes() -> Response:
+        """Verdicts that became grave, or ceased to be, since the start, the newest first."""
+        return await told(heart.changes)
 
     @app.get("/api/v1/verdicts", responses={**JSON_OBJECTS, **errors(401, 422)})
     async def verdicts(status: Status | None = None) -> Response:

@@ -13,6 +13,7 @@ from embedwatch.daemon.live import Live
 from embedwatch.daemon.polled_items import Polled, Questions
 from embedwatch.daemon.polling import Polling
 from embedwatch.daemon.server import Server
+from embedwatch.index_health import IndexQuestions
 from embedwatch.sinks import open_sink
 
 __all__ = ["make_server"]
@@ -50,7 +51,9 @@ def _sinks(config: Config) -> list[tuple[Sink, bool]]:
 def _background(config: Config, heart: Heart) -> Iterator[Polling | Canaries]:
     """Yield what looks at the sources, each on a thread of its own."""
     polled = [
-        Polled(each.kind, each.path, each.name, each.every, _questions(each))
+        Polled(
+            each.kind, each.path, each.name, each.every, _questions(each), IndexQuestions(each.queries, each.present)
+        )
         for each in config.sources
         if each.kind != "canary"
     ]
@@ -67,7 +70,14 @@ def _questions(source: Source) -> Questions:
 
 def _canary(source: Source) -> CanarySource:
     return CanarySource(
-        source.path, source.name, source.every, source.model, source.url, source.url_model, source.key_env
+        source.path,
+        source.name,
+        source.every,
+        source.model,
+        source.url,
+        source.url_model,
+        source.key_env,
+        source.aligner,
     )
 
 

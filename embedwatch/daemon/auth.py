@@ -16,7 +16,7 @@ from pathlib import Path
 from embedwatch.core.errors import UsageError
 from embedwatch.daemon.config import Auth
 
-__all__ = ["OPEN", "Gate", "open_gate"]
+__all__ = ["OPEN", "REALM", "Gate", "open_gate"]
 
 OPEN = frozenset({"/-/healthy", "/-/ready"})
 """Paths that need nothing: whoever restarts a process that hangs has no password."""

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from embedwatch.align.aligner import Aligner
+from embedwatch.align.probing import probe_pair
 from embedwatch.canary import Canary, Provider
 from embedwatch.canary.inputs import Embedder, model_embedder
 from embedwatch.core.errors import EmbedwatchError, UsageError
@@ -47,6 +49,7 @@ class CanarySource:
         url: address of the provider that embeds.
         url_model: name that the provider has for its model; that of the canary by default.
         key_env: environment variable that holds the provider's key.
+        aligner: folder of a map, read again each time: what embeds is another model, whose mapped vectors are watched.
     """
 
     path: Path
@@ -56,6 +59,7 @@ class CanarySource:
     url: str | None = None
     url_model: str | None = None
     key_env: str | None = None
+    aligner: Path | None = None
 
     def __post_init__(self) -> None:
         if not self.every > 0:
@@ -157,8 +161,13 @@ class Canaries:
         """Embed again, hand over what was found, and return where it is shown."""
         canary = Canary.load(source.path)
         embedder = source.embedder(canary.model)
-        found = canary.check(embedder.embed, model=embedder.label, fingerprint=embedder.fingerprint, on_error="raise")
-        snapshot = replace(found.snapshot, space=replace(found.snapshot.space, model=source.name))
+        known = {"model": embedder.label, "fingerprint": embedder.fingerprint}
+        if source.aligner is None:
+            found = canary.check(embedder.embed, **known, on_error="raise").snapshot
+        else:
+            aligner = Aligner.load(source.aligner)
+            found = probe_pair(canary, embedder.embed, aligner=aligner, **known, on_error="raise")
+        snapshot = replace(found, space=replace(found.space, model=source.name))
         self._life += 1
         self._heart.accept(parcel_of_snapshot(snapshot, sender=f"canary {source.name}", number=self._life))
         self.checked += 1

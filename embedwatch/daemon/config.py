@@ -218,12 +218,16 @@ class Source(_Section):
     """How often it is looked at."""
     deep: bool = False
     """For checkpoints: run each model too, and examine what it does."""
-    length: Annotated[int, Field(ge=1)] | None = None
+    length: Annotated[int, Field(ge=1, le=1_000_000_000)] | None = None
     """For checkpoints: number of tokens that the model is to be used with."""
     texts: File | None = None
     """For checkpoints: a file of texts, one a line, for each model to read."""
     prompts: File | None = None
     """For checkpoints: a file of beginnings, one a line, for each model to go on from."""
+    queries: File | None = None
+    """For files: vectors of queries, with which a FAISS index is asked; without it, rows of the index are."""
+    present: File | None = None
+    """For files: what the present model writes for ids of a FAISS index, to tell whether the index is stale."""
     model: File | None = None
     """For a canary: folder of the model that embeds its texts; loaded again each time."""
     url: str | None = None
@@ -232,6 +236,9 @@ class Source(_Section):
     """For a canary: name that the provider has for its model; by default that of the canary."""
     key_env: str | None = None
     """For a canary: environment variable that holds the provider's key."""
+    aligner: File | None = None
+    """For a canary: folder of a map; the model's vectors are mapped with it into the space that the canary is of, and
+    what they find there is watched."""
 
     @model_validator(mode="after")
     def _fits_its_kind(self) -> Source:
@@ -239,7 +246,12 @@ class Source(_Section):
         asked = [name for name in ("deep", "length", "texts", "prompts") if getattr(self, name) not in (None, False)]
         if self.kind != "checkpoints" and asked:
             raise UsageError(f"`{asked[0]}` must be left out for {self.kind}, got one; it belongs to checkpoints")
-        given = [name for name in ("model", "url", "url_model", "key_env") if getattr(self, name) is not None]
+        searched = [name for name in ("queries", "present") if getattr(self, name) is not None]
+        if self.kind != "files" and searched:
+            raise UsageError(f"`{searched[0]}` must be left out for {self.kind}, got one; it belongs to files")
+        given = [
+            name for name in ("model", "url", "url_model", "key_env", "aligner") if getattr(self, name) is not None
+        ]
         if self.kind != "canary" and given:
             raise UsageError(f"`{given[0]}` must be left out for {self.kind}, got one; it belongs to a canary")
         if self.kind == "canary" and ("model" in given) == ("url" in given):

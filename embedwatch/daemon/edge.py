@@ -13,8 +13,9 @@ from anyio.to_thread import run_sync
 from fastapi.responses import Response
 
 from embedwatch.daemon.answers import SAFE_HEADERS, refusal
-from embedwatch.daemon.auth import OPEN
+from embedwatch.daemon.auth import OPEN, REALM
 from embedwatch.daemon.live import Live
+from embedwatch.daemon.page_files import page_files
 
 __all__ = ["Edge"]
 
@@ -23,6 +24,8 @@ Message = Any
 Scope = Any
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
+PAGE_HEADER = b"x-embedwatch-page"
+"""What requests of the page carry."""
 HASHERS = 1
 """Passwords that are hashed at once: guessing them must not take all processors."""
 
@@ -74,8 +77,11 @@ class Edge:
     async def _refused(self, scope: Scope) -> Response | None:
         """Return what a request is told that may not come in; its body is not read."""
         headers = dict(scope["headers"])
-        if scope["path"] not in OPEN and not await self._admitted(headers.get(b"authorization", b"").decode("latin-1")):
-            challenge = {"WWW-Authenticate": self._live.gate.challenge}
+        opened = scope["path"] in OPEN or scope["path"] in page_files()  # the page holds no data, and asks who comes
+        if not opened and not await self._admitted(headers.get(b"authorization", b"").decode("latin-1")):
+            # A browser that is asked for a password opens a dialog, at each look of the page; the page has a form.
+            asked = f'Bearer realm="{REALM}"' if PAGE_HEADER in headers else self._live.gate.challenge
+            challenge = {"WWW-Authenticate": asked}
             return refusal(HTTPStatus.UNAUTHORIZED, "authenticate with a token or a password", challenge)
         origin = headers.get(b"origin")
         if scope["method"] != "GET" and origin is not None and origin.partition(b"://")[2] != headers.get(b"host"):

@@ -11,12 +11,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from embedwatch import __version__
 from embedwatch.batch import VectorBatch
 from embedwatch.core.boundary import Boundary
 from embedwatch.core.errors import InputError, MergeError, UsageError
 from embedwatch.core.sink import Sink
 from embedwatch.core.snapshot import Space
 from embedwatch.daemon.accounts import Account, Opened, opened
+from embedwatch.daemon.chronicle import course_json
 from embedwatch.daemon.heart_settings import HeartSettings
 from embedwatch.daemon.keeping import Keeping
 from embedwatch.daemon.own_report import SPACE, Tally
@@ -32,6 +34,8 @@ TICK = 1.0
 """Seconds between two looks at the clock, at the most."""
 STALLED = 60.0
 """Seconds without a beat after which the evaluator counts as stuck."""
+CHANGES = 100
+"""Turns of verdicts that are told, of all Spaces."""
 WAIT = 600.0
 """Seconds to wait for what is put to the evaluator."""
 
@@ -245,6 +249,7 @@ class Heart:
             self._keeping.close_windows()
         else:
             self._keeping.publish()
+        self._keeping.draw_wanted()
 
     # --- What others see ---------------------------------------------------------------------------------------------
 
@@ -263,6 +268,8 @@ class Heart:
     def status(self) -> dict[str, Any]:
         """Return how the daemon stands, in plain JSON types."""
         return {
+            "version": __version__,
+            "time": self._clock(),
             "ready": self.ready,
             "beating": self.beating,
             "interval_seconds": self.settings.interval,
@@ -285,8 +292,34 @@ class Heart:
 
     def space(self, space: Space) -> dict[str, Any] | None:
         """Return all that is known of a Space; `None` for one that is not known."""
-        account = self._keeping.own if space == SPACE else self._keeping.accounts.get(space)
-        return None if account is None else account.to_json(whole=True)
+        account = self._account(space)
+        if account is None:
+            return None
+        return {**account.to_json(whole=True), "map": self._keeping.maps.about(space)}
+
+    def _account(self, space: Space) -> Account | None:
+        return self._keeping.own if space == SPACE else self._keeping.accounts.get(space)
+
+    def course(self, space: Space) -> dict[str, Any] | None:
+        """Return every number of a Space through the time that is remembered; `None` for one that is not known."""
+        account = self._account(space)
+        return None if account is None else course_json(account.course.history)
+
+    def map(self, space: Space, *, gzip: bool, spread: bool = False) -> bytes | None:
+        """Return the map of a Space as it was drawn last; `None` where none was. Nothing is computed now.
+
+        Args:
+            space: whose it is.
+            gzip: whether as bytes through gzip.
+            spread: whether t-SNE is wanted, which is then made on the evaluator's thread.
+        """
+        return self._keeping.maps.body(space, zipped=gzip, spread=spread)
+
+    def changes(self) -> list[dict[str, Any]]:
+        """Return how verdicts turned since the start, the newest first."""
+        accounts = [self._keeping.own, *(account for _, account in self._sorted())]
+        turns = [turn for account in accounts for turn in list(account.chronicle.turns)]
+        return sorted(turns, key=lambda turn: turn["time"], reverse=True)[:CHANGES]
 
     def verdicts(self, status: str | None = None) -> list[dict[str, Any]]:
         """Return the last verdicts of all Spaces, or those of one status, the gravest first."""

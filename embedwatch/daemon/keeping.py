@@ -12,11 +12,12 @@ from functools import partial
 from embedwatch.core.boundary import Boundary
 from embedwatch.core.errors import InputError
 from embedwatch.core.sink import Sink
-from embedwatch.core.snapshot import Space
+from embedwatch.core.snapshot import Snapshot, Space
 from embedwatch.course import Judgement
 from embedwatch.course_maker import CourseMaker
 from embedwatch.daemon.accounts import Account, Accounts, layout_of, opened
 from embedwatch.daemon.heart_settings import HeartSettings
+from embedwatch.daemon.maps import Maps
 from embedwatch.daemon.own_report import SPACE, Tally, report
 from embedwatch.daemon.pages import Pages
 from embedwatch.daemon.slots import Content, Entry, Slot, Slots
@@ -78,6 +79,7 @@ class Keeping:
         self.accounts: dict[Space, Account] = {}
         self.own = self._factory.make(SPACE, "watching")
         self.pages = Pages(settings.max_spaces, clock)
+        self.maps = Maps()
         self.store = Store(settings.storage)
         self.unrestored = 0
         """Parts of the state that could not be read at the start."""
@@ -174,12 +176,26 @@ class Keeping:
             judgement = account.close(ended)
             if judgement is not None:
                 self._news.append(judgement)
+                self._draw(account, judgement.snapshot)
         for slot in self.slots:
             self.slots.closed(slot)
         self._forget()
         self.save_all()
         self._report(ended)
         self.publish()
+
+    def _draw(self, account: Account, snapshot: Snapshot) -> None:
+        rows, beside = account.take_map_rows(), account.course.beside()
+        if rows is None:
+            return
+        with self.boundary.guard("map", "draw", recovers=True):
+            reference, about = None if beside is None else beside.reference, snapshot.provenance
+            self.maps.draw(snapshot.space, rows, reference, ended=about.time, of=about.rows)
+
+    def draw_wanted(self) -> None:
+        """Add t-SNE to a map that somebody looks at, where it is time for one."""
+        with self.boundary.guard("map", "spread", recovers=True):
+            self.maps.spread()
 
     def confirm(self, space: Space) -> None:
         """Say that what is shown of a Space holds now; what was restored is not shown, and stays as old as it is."""
@@ -196,6 +212,7 @@ class Keeping:
             self.accounts.pop(space, None)
         if gone:
             self.pages.forget(gone)
+            self.maps.forget(gone)
             with self.boundary.guard("store", "forget"):
                 self.store.forget(gone)
                 self.boundary.recover("store", "forget")

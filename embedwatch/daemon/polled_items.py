@@ -6,11 +6,12 @@ import hashlib
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from embedwatch.core.errors import EmbedwatchError, InputError, UsageError
+from embedwatch.index_health import IndexQuestions
 from embedwatch.sources import open_source
 
 __all__ = ["WHOLE", "Item", "Polled", "Questions", "Signature", "items_of", "number_of", "signature_of"]
@@ -48,6 +49,7 @@ class Polled:
         name: label `model` of what is found.
         every: seconds between two looks.
         questions: what is asked of the models in checkpoints.
+        index: what is asked of an index among the files; it is asked again when these change.
     """
 
     kind: Literal["checkpoints", "files"]
@@ -55,10 +57,16 @@ class Polled:
     name: str
     every: float = 300.0
     questions: Questions = Questions()
+    index: IndexQuestions = field(default_factory=IndexQuestions)
 
     def __post_init__(self) -> None:
         if not self.every > 0:
             raise UsageError(f"`every` must be above 0 seconds, got {self.every!r}; 300 is usual")
+
+    def signature_of(self, path: Path) -> Signature:
+        """Return a digest of what lies there, and of what it is asked with."""
+        beside = [Path(each) for each in (self.index.queries, self.index.present) if isinstance(each, Path)]
+        return signature_of(path) + "".join(signature_of(each) for each in beside if each.exists())
 
 
 @dataclass(frozen=True)
@@ -83,7 +91,7 @@ def items_of(polled: Polled) -> Iterator[Item]:
     found = _checkpoints(path) if polled.kind == "checkpoints" else _files(path)
     for item, segment, step in found:
         with suppress(FileNotFoundError):  # a checkpoint that was just dropped
-            yield Item(item, segment, step, signature_of(item))
+            yield Item(item, segment, step, polled.signature_of(item))
 
 
 def _checkpoints(path: Path) -> list[tuple[Path, str, int | None]]:

@@ -16,11 +16,12 @@ from embedwatch.core.errors import EmbedwatchError, InputError
 from embedwatch.core.snapshot import Snapshot, Space
 from embedwatch.daemon.checkpoint_tokens import snapshot_of_tokens
 from embedwatch.daemon.heart import Draining, Full, Heart
-from embedwatch.daemon.polled_items import WHOLE, Item, Polled, Signature, items_of, number_of, signature_of
+from embedwatch.daemon.polled_items import WHOLE, Item, Polled, Signature, items_of, number_of
 from embedwatch.evaluator import Evaluator
 from embedwatch.parcels import parcel_of_snapshot
 from embedwatch.references import Reference
 from embedwatch.sources import open_source
+from embedwatch.sources.faiss import FaissSource
 from embedwatch.sources.subject import TokenTable
 
 __all__ = ["Polled", "Polling"]
@@ -171,7 +172,7 @@ class Polling:
         with self._guard(AUDIT, polled.name):
             try:
                 found = self._measured(polled, item)
-                if signature_of(item.path) != item.signature:
+                if polled.signature_of(item.path) != item.signature:
                     raise InputError(
                         f"{item.path.name} must stay as it is while it is read, it changed; it is read again"
                     )
@@ -192,6 +193,8 @@ class Polling:
             return None if known is None else known(_space(space, polled.name, item))
 
         asked = asdict(polled.questions) if isinstance(source, TokenTable) else {}
+        if isinstance(source, FaissSource):
+            asked = {"queries": polled.index.queries, "present": polled.index.present}
         judged = audit(source, only=self._only, skip=self._skip, reference_of=reference_of, **asked).spaces
         found = [each.snapshot for each in judged]
         if item.step is not None and isinstance(source, TokenTable):

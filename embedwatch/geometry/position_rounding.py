@@ -20,8 +20,6 @@ __all__ = [
     "rounding_phase",
 ]
 
-CHUNK = 1 << 20
-
 
 def distinct_positions(length: int, dtype: torch.dtype) -> int:
     """Return how many of the positions 0, …, L-1 stay distinct in a type; what overflows counts as none.
@@ -30,15 +28,22 @@ def distinct_positions(length: int, dtype: torch.dtype) -> int:
         >>> distinct_positions(4_096, torch.bfloat16), distinct_positions(32_768, torch.bfloat16)
         (769, 1153)
     """
-    distinct, last = 0, None
-    for start in range(0, length, CHUNK):
-        rounded = torch.arange(start, min(length, start + CHUNK), dtype=torch.float64).to(dtype).double()
-        rounded = rounded[rounded.isfinite()]
-        if len(rounded):
-            values = torch.unique_consecutive(rounded)
-            distinct += len(values) - (last == float(values[0]))
-            last = float(values[-1])
-    return distinct
+    if length < 1:
+        return 0
+    bits = first_shared_position(dtype).bit_length() - 1
+    last = min(_rounded(length - 1, bits), int(torch.finfo(dtype).max))
+    if last < 1 << bits:
+        return last + 1
+    octave = last.bit_length() - 1 - bits  # whole ones that lie beyond those that count exactly
+    return (1 << bits) + octave * (1 << (bits - 1)) + ((last - (1 << (bits + octave))) >> (octave + 1)) + 1
+
+
+def _rounded(number: int, bits: int) -> int:
+    """Return a whole number with so many significant bits, the nearest one, of two the even one."""
+    left_out = max(0, number.bit_length() - bits)
+    kept, rest = number >> left_out, number & ((1 << left_out) - 1)
+    half = 1 << (left_out - 1) if left_out else 1
+    return (kept + (rest > half or (rest == half and kept & 1))) << left_out
 
 
 def first_shared_position(dtype: torch.dtype) -> int:

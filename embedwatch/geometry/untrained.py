@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -32,6 +33,8 @@ NEAR = 0.1
 else."""
 SEPARATES = 0.2
 """An indicator says something where, on average, less than this share of the other rows lies below an unused one."""
+CHANCE = 1e-3
+"""Probability that an indicator seems to separate as few unused rows as there are, where all rows are drawn alike."""
 LEAST = 1e-9
 
 Chunks = Callable[[], Iterator[Tensor]]
@@ -167,8 +170,8 @@ def separate(rows: Tensor, known: Tensor, ordinary: Tensor, *, name: str) -> Sep
         name: of the indicator.
 
     Example:
-        >>> separate(torch.tensor([1.0, 2.0, 3.0, 0.1]), torch.tensor([0.1, 0.2, 0.1]), torch.ones(4) > 0, name="norm")
-        Separation(name='norm', below=0.08333333333333333, limit=0.2)
+        >>> separate(torch.tensor([1.0, 2.0, 3.0, 0.5]), torch.tensor([0.1, 0.2, 0.1]), torch.ones(4) > 0, name="norm")
+        Separation(name='norm', below=0.0, limit=0.2)
     """
     others = rows[ordinary & rows.isfinite()].sort().values
     sound = known[known.isfinite()]
@@ -176,4 +179,16 @@ def separate(rows: Tensor, known: Tensor, ordinary: Tensor, *, name: str) -> Sep
         return Separation(name, 0.5, None)
     below = float(torch.searchsorted(others, sound).double().mean()) / len(others)
     limit = max(float(sound.quantile(QUANTILE, interpolation="higher")), NEAR * float(others.median()))
-    return Separation(name, below, limit if below < SEPARATES else None)
+    return Separation(name, below, limit if below < _separates(len(sound)) else None)
+
+
+def _separates(known: int) -> float:
+    """Return the mean share below which K unused rows are told apart, and not by chance.
+
+    The sum of K even shares is below s with probability `s^K / K!`, for s up to 1 (Irwin-Hall).
+
+    Example:
+        >>> [round(_separates(known), 3) for known in (3, 5, 100)]
+        [0.061, 0.131, 0.2]
+    """
+    return min(SEPARATES, math.exp((math.log(CHANCE) + math.lgamma(known + 1)) / known) / known)

@@ -32,7 +32,7 @@ OTHER = "user"
 YAML_SUFFIXES = (".yaml", ".yml", ".json")
 SINGULAR = {"synonyms": "synonyms", "contrasts": "contrasts", "topic": "topics", "topics": "topics"}
 """First column of a line in a TSV file to the relation that it means."""
-SHOWN = 40
+SHOWN = 60
 
 
 def load_lexicons(words: Any = None) -> list[Lexicon]:
@@ -189,8 +189,10 @@ def _yaml(text: str, label: str) -> Any:
             raise
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}" if mark is not None else ""
-        what = getattr(error, "problem", None) or type(error).__name__
-        raise InputError(f"`{label}` must be YAML, got {_shown(str(what))}{where}; correct it there") from error
+        what = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error).partition("\n")[0]
+        raise InputError(
+            f"`{label}` must be YAML, got {_shown(str(what) or type(error).__name__)}{where}; correct it there"
+        ) from error
 
 
 def _lexicon(

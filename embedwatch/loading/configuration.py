@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from embedwatch.core.errors import InputError, did_you_mean
@@ -14,6 +14,8 @@ __all__ = ["configure", "text_config_of"]
 
 MOST_LAYERS = 10_000
 """A configuration with more is damaged or hostile: building it would take for ever."""
+TURNING = ("rope_parameters", "rope_scaling")
+"""Keys of what says how positions turn; they may have a part for each sort of layer."""
 
 NOT_OURS = frozenset(
     {
@@ -64,6 +66,7 @@ def configure(raw: dict[str, Any], label: str) -> Any:
     deep = max((value for key, value in _integers(clean) if "layer" in key), default=0)
     if deep > MOST_LAYERS:
         raise InputError(f"`{label}` must have at most {MOST_LAYERS:,} layers, got {deep:,}; restore the file")
+    _check_turning(clean, label)
     try:
         if kind == OWN:
             return EmbedwatchConfig.from_json(raw)
@@ -74,6 +77,17 @@ def configure(raw: dict[str, Any], label: str) -> Any:
         raise InputError(
             f"`{label}` must be a whole {kind} configuration, got {first_line(error)}; restore it"
         ) from error
+
+
+def _check_turning(values: Mapping[str, Any], label: str, *, turning: bool = False) -> None:
+    """Refuse a base or a factor of rotary positions that turns nothing: transformers lets it pass."""
+    for key, value in values.items():
+        if isinstance(value, dict):
+            _check_turning(value, label, turning=turning or key in TURNING)
+        elif value is not None and (key == "rope_theta" or (turning and key == "factor")):
+            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if not number or not 0 < value < math.inf:
+                raise InputError(f"`{label}` must have a positive number as `{key}`, got {value!r}; restore the file")
 
 
 def _without_cache(config: Any) -> None:

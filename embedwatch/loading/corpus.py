@@ -11,13 +11,34 @@ from torch import Tensor
 
 from embedwatch.core.errors import InputError
 
-__all__ = ["count_tokens"]
+__all__ = ["check_corpus", "count_tokens"]
 
 LINES = 512
 """So many lines are cut into tokens at once."""
 TOKENS_AT_MOST = 5_000_000
 LONGEST_LINE = 1 << 16
 """Characters of a line that are read; the rest is left out."""
+
+
+def check_corpus(path: Path) -> None:
+    """Refuse a file that holds no text.
+
+    Raises:
+        InputError: in one line.
+    """
+    try:
+        with path.open("rb") as file:
+            if not file.read(1):
+                raise InputError(f"`corpus` must hold texts, got the empty file {path.name}; name another")
+    except (OSError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> InputError:
+    what = getattr(error, "strerror", None) or type(error).__name__
+    return InputError(f"`corpus` must be a readable file of texts, got {path.name}: {what}; check the path")
 
 
 def count_tokens(path: Path, tokenizer: Any, rows: int) -> Tensor:
@@ -38,7 +59,5 @@ def count_tokens(path: Path, tokenizer: Any, rows: int) -> Tensor:
                 if int(counts.sum()) >= TOKENS_AT_MOST:
                     break
     except (OSError, ValueError) as error:
-        raise InputError(
-            f"`corpus` must be a readable file of texts, got {type(error).__name__} for {path.name}; check the path"
-        ) from error
+        raise _unreadable(path, error) from error
     return counts

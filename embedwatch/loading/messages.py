@@ -19,7 +19,13 @@ def printable(text: str) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an exception's message, shortened."""
-    text = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    text = printable(text).rstrip(".:")
+    r"""Return the first line of an exception's message, shortened; the second as well where the first only opens it.
+
+    Example:
+        >>> first_line(ValueError("Validation error for field 'x':\n    TypeError: x must be int\nmore"))
+        "Validation error for field 'x': TypeError: x must be int"
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    opens = len(lines) > 1 and lines[0].endswith(":") and "error" in lines[0].lower()
+    text = printable(" ".join(lines[: 1 + opens])).rstrip(".:")
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from embedwatch.core.errors import InputError, UsageError
 from embedwatch.geometry.relative_bias import alibi_slopes, open_bucket
 from embedwatch.geometry.rope import SCALINGS, Turning, turning
 from embedwatch.loading.configuration import text_config_of
@@ -290,9 +291,15 @@ def _turned(part: str, dimensions: int, named: Mapping[str, dict[str, Any]], con
         usable = round(trained * factor)
         values["promised"] = True  # nothing says that it was trained with the scaling
     window = _window(config) if "sliding" in part else None
-    return RotaryScheme(
+    scheme = RotaryScheme(
         part, float(theta), kind, dimensions or _head_size(config, values), trained, usable, values, window
     )
+    if scheme.known:
+        try:
+            scheme.turning(max(1, usable))
+        except UsageError as error:  # it came from a file
+            raise InputError(str(error)) from error
+    return scheme
 
 
 def _window(config: Any) -> int | None:

@@ -51,8 +51,9 @@ def open_tokenizer(directory: Path, config: Any, *, label: str) -> PreTrainedTok
                     f"`{label}` needs a tokenizer with its own code, which is never run; "
                     "save a tokenizer.json beside the model"
                 ) from error
+            what = "none" if "backend tokenizer" in str(error) else first_line(error)
             raise InputError(
-                f"`{label}` must hold a tokenizer to encode texts or name tokens, got {first_line(error)}; "
+                f"`{label}` must hold a tokenizer to encode texts or name tokens, got {what}; "
                 "save the tokenizer beside the model"
             ) from error
     # Without its files transformers makes up a tokenizer that knows its special tokens alone. Those of bytes need none.

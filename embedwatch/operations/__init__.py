@@ -1,11 +1,12 @@
-"""What operators load beside the metrics: Prometheus rules with their tests, and a Grafana dashboard, all generated.
+"""What operators load beside the metrics: rules with their tests, Grafana dashboards, manifests; all generated.
 
-Nothing here runs while a model is watched. `dashboards/generate.py` writes what `files` returns.
+Nothing here runs while a model is watched. `dashboards/generate.py` writes what `files` and `deployment` return.
 """
 
 from embedwatch.operations.alerts import Alert, Signal, Trial
+from embedwatch.operations.boards import boards
+from embedwatch.operations.deployment import deployment
 from embedwatch.operations.files import files
-from embedwatch.operations.overview import overview
 from embedwatch.operations.queries import Query, dashboard_queries, expressions, resolve, rule_expressions
 from embedwatch.operations.rules import all_alerts, rule_file, shipped
 from embedwatch.operations.trials import trial_file
@@ -16,10 +17,11 @@ __all__ = [
     "Signal",
     "Trial",
     "all_alerts",
+    "boards",
     "dashboard_queries",
+    "deployment",
     "expressions",
     "files",
-    "overview",
     "resolve",
     "rule_expressions",
     "rule_file",

@@ -1,4 +1,4 @@
-"""A Grafana dashboard around its panels: variables that chain, annotations, and what makes it stable."""
+"""A Grafana dashboard around its panels: variables that chain, annotations, links, and what makes it stable."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ ON_TIME_CHANGE = 2
 NUMERIC = 3
 """Grafana's number for: sort by number, rising. It sorts names alphabetically, and layers 2 before 10."""
 TAG = "embedwatch"
+CHOSEN = {"job": "$job", "instance": "$instance"}
 
 
 def dashboard(title: str, *, uid: str, description: str, panels: Iterable[Panel]) -> dict[str, Any]:
     """Return a whole dashboard."""
     return {
-        "annotations": {"list": [_firing()]},
+        "annotations": {"list": [_firing(), _references(), _checkpoints()]},
         "description": description,
         "editable": False,
         "fiscalYearStartMonth": 0,
@@ -59,11 +60,11 @@ def _datasource() -> dict[str, Any]:
 
 
 def _variables() -> list[dict[str, Any]]:
-    """Return the variables from job to place. Each is asked of a metric that exists as long as its process does."""
+    """Return the variables from job to segment. Each is asked of a metric that exists as long as its process does."""
     process, space = f"{PREFIX}build_info", f"{PREFIX}window_rows"
     chain = (("job", "Job", process), ("instance", "Instance", process), ("model", "Model", space))
     found: list[dict[str, Any]] = []
-    for name, label, metric in (*chain, ("place", "Place", space)):
+    for name, label, metric in (*chain, ("place", "Place", space), ("segment", "Segment", space)):
         chosen = {variable["name"]: f"${variable['name']}" for variable in found}
         found.append(_variable(name, label, select(metric, like=chosen)))
     return found
@@ -92,16 +93,35 @@ def _variable(name: str, label: str, selector: str) -> dict[str, Any]:
 
 def _firing() -> dict[str, Any]:
     """Return the annotation that marks when our alerts fired."""
-    equal, like = {"alertstate": "firing"}, {"alertname": "Embedwatch.*", "job": "$job", "instance": "$instance"}
+    equal, like = {"alertstate": "firing"}, {"alertname": "Embedwatch.*", **CHOSEN}
+    expr = f"max by (alertname, model) ({select('ALERTS', equal, like=like)})"
+    return _annotation("Alerts", expr, colour="red", title="{{alertname}}")
+
+
+def _references() -> dict[str, Any]:
+    """Return the annotation that marks when rows began to be compared with another reference."""
+    found = select(f"{PREFIX}reference_created_timestamp_seconds", like={**CHOSEN, "model": "$model"})
+    expr = f"max by (model, place) (changes({found}[$__rate_interval])) > 0"
+    return _annotation("References", expr, colour="blue", title="another reference of {{place}}")
+
+
+def _checkpoints() -> dict[str, Any]:
+    """Return the annotation that marks when a token table was examined and was another than before."""
+    found = select(f"{PREFIX}norm_mean", {"place": "token_table"}, like={**CHOSEN, "model": "$model"})
+    expr = f"max by (model) (changes({found}[$__rate_interval])) > 0"
+    return _annotation("Checkpoints", expr, colour="purple", title="checkpoint")
+
+
+def _annotation(name: str, expr: str, *, colour: str, title: str) -> dict[str, Any]:
     return {
         "datasource": DATASOURCE,
         "enable": True,
-        "expr": f"max by (alertname, model) ({select('ALERTS', equal, like=like)})",
-        "iconColor": "red",
-        "name": "Alerts",
+        "expr": expr,
+        "iconColor": colour,
+        "name": name,
         "step": "60s",
         "tagKeys": "model",
-        "titleFormat": "{{alertname}}",
+        "titleFormat": title,
     }
 
 

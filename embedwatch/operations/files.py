@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 
+from embedwatch.operations.boards import boards
 from embedwatch.operations.mixin import mixin_data
-from embedwatch.operations.overview import UID, overview
 from embedwatch.operations.rules import rule_file, rule_tests
 from embedwatch.operations.trials import RULES
 
@@ -24,7 +24,7 @@ def files() -> dict[str, str]:
     return {
         f"prometheus/{RULES}": HEADER + yaml_text(rule_file()),
         f"prometheus/{TESTS}": HEADER + yaml_text(rule_tests()),
-        f"grafana/{UID}.json": json_text(overview()),
+        **{f"grafana/{name}": json_text(board) for name, board in boards().items()},
         "mixin/embedwatch.json": json_text(mixin_data()),
     }
 

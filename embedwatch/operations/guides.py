@@ -76,7 +76,8 @@ GUIDES: dict[str, Guide] = {
     ),
     "EmbedwatchStale": Guide(
         meaning="The process answers, and places of a model have closed no window for long. "
-        "The table is no such place: it is examined at the start, at checkpoints and at the end only.",
+        "What is examined at the start, at checkpoints and at the end only is no such place: the table, positions, "
+        "scale, vocabulary, meaning, layers, generation.",
         impact="Their numbers and verdicts are old: a defect that came since is not seen.",
         diagnosis="Does the model run, and see inputs? A window closes after a number of steps, in serving also after "
         "some time. One place alone: its module is not called any more, or was replaced. "

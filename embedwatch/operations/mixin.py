@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from embedwatch.core.errors import UsageError
-from embedwatch.operations.overview import UID, overview
+from embedwatch.operations.boards import boards
 from embedwatch.operations.own_alerts import OVERHEAD, SECONDS, STALE_AFTER
 from embedwatch.operations.rules import RECORDING, rule_file
 from embedwatch.operations.scope import PAGE, Scope
@@ -50,7 +50,7 @@ def mixin_data() -> dict[str, Any]:
     return {
         "alerts": [_gapped(group) for group in groups if group["name"] != RECORDING],
         "records": [_gapped(group) for group in groups if group["name"] == RECORDING],
-        "dashboards": {f"{UID}.json": _gapped(scope.dashboard(overview()))},
+        "dashboards": {name: _gapped(scope.dashboard(board)) for name, board in boards().items()},
     }
 
 

@@ -1,4 +1,4 @@
-"""The dashboard `embedwatch / Overview`: is anything wrong, where, and how it came."""
+"""The dashboard `embedwatch / Overview`: is anything wrong, where, and which dashboard says more."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from typing import Any
 
 from embedwatch.exposition import CHECK_FAILING, SPACE_LABELS
 from embedwatch.operations.dashboard import dashboard
-from embedwatch.operations.lines import CHOSEN, HEALTHY, MODEL, chosen
-from embedwatch.operations.panels import Panel, row, stat, table, target
+from embedwatch.operations.lines import CHOSEN, HEALTHY, MODEL, SHOWN, chosen, drawn, latest, limit, worst
+from embedwatch.operations.panels import Panel, leading, row, stat, table, target
 from embedwatch.operations.promql import SELDOM, select
-from embedwatch.operations.run_rows import training, watching
-from embedwatch.operations.space_rows import geometry, norms, tokens
+from embedwatch.operations.uids import ALIGNMENT, ATTENTION, DAEMON, GEOMETRY, NORMS, OVERVIEW, TRAINING
 
-__all__ = ["UID", "overview"]
+__all__ = ["overview"]
 
-UID = "embedwatch-overview"
 LIKE = {name: f"${name}" for name in CHOSEN}
 GOOD_AT_ZERO = (("green", None), ("red", 1.0))
 WARN_AT_ONE = (("green", None), ("orange", 1.0))
@@ -25,9 +23,9 @@ def overview() -> dict[str, Any]:
     """Return the dashboard."""
     return dashboard(
         "embedwatch / Overview",
-        uid=UID,
-        description="Health of embedding spaces: verdicts, norms, geometry, token table, training, watching itself.",
-        panels=[*_verdicts(), *norms(), *geometry(), *tokens(), *training(), *watching()],
+        uid=OVERVIEW,
+        description="Health of embedding spaces: verdicts, alerts, and one or two numbers of each sort.",
+        panels=[*_verdicts(), *_spaces(), *_models()],
     )
 
 
@@ -59,26 +57,39 @@ def _verdicts() -> Iterator[Panel]:
         unit="percentunit",
         steps=(("red", None), ("green", 1.0)),
     )
-    yield stat(
-        "Overhead",
-        "Share of the model's time that watching takes, of the worst model. " + HEALTHY + "at most 1 %.",
-        [target(f"max({chosen('watch_overhead_ratio', variables=MODEL)})", "overhead", instant=True)],
-        unit="percentunit",
-        steps=(("green", None), ("orange", 0.01), ("red", 0.05)),
+    yield leading(
+        stat(
+            "Overhead",
+            "Share of the model's time that watching takes, of the worst model. " + HEALTHY + "at most 1 %.",
+            [target(f"max({chosen('watch_overhead_ratio', variables=MODEL)})", "overhead", instant=True)],
+            unit="percentunit",
+            steps=(("green", None), ("orange", 0.01), ("red", 0.05)),
+        ),
+        "Daemon",
+        DAEMON,
     )
-    yield stat(
-        "New errors",
-        "Exceptions inside embedwatch in the last minutes; the model runs on without the part. " + HEALTHY + "0.",
-        [target(f"sum(increase({chosen('errors_total', variables=MODEL)}[$__rate_interval]))", "errors", instant=True)],
-        steps=GOOD_AT_ZERO,
+    yield leading(
+        stat(
+            "New errors",
+            "Exceptions inside embedwatch in the last minutes; the model runs on without the part. " + HEALTHY + "0.",
+            [
+                target(
+                    f"sum(increase({chosen('errors_total', variables=MODEL)}[$__rate_interval]))",
+                    "errors",
+                    instant=True,
+                )
+            ],
+            steps=GOOD_AT_ZERO,
+        ),
+        "Daemon",
+        DAEMON,
     )
     yield stat(
         "Oldest window",
-        "Age of the newest window of the place that was silent longest, but for the table, which is examined seldom. "
+        "Age of the newest window of the place that was silent longest, but for places that are examined seldom. "
         + HEALTHY
-        + "a few windows; above 15 min an "
-        "alert says so.",
-        [target(f"max(time() - {chosen('window_timestamp_seconds', unequal=SELDOM)})", "age", instant=True)],
+        + "a few windows; above 15 min an alert says so.",
+        [target(_oldest(), "age", instant=True)],
         unit="s",
         steps=(("green", None), ("orange", 900.0)),
     )
@@ -97,6 +108,113 @@ def _verdicts() -> Iterator[Panel]:
         columns=("alertname", "severity", "model", "place", "check"),
         value="",
     )
+
+
+def _spaces() -> Iterator[Panel]:
+    yield row("Spaces")
+    yield leading(
+        drawn(
+            "Verdicts through time",
+            "How many verdicts of a model are fail.",
+            "0.",
+            target(f"topk({SHOWN}, sum by (model) ({_failing('fail')}))", "{{model}}"),
+            unit="short",
+        ),
+        "Geometry",
+        GEOMETRY,
+    )
+    yield leading(
+        drawn("Mean norm", "Mean length of the vectors.", "level.", worst("norm_mean")),
+        "Norms and drift",
+        NORMS,
+    )
+    yield leading(
+        drawn(
+            "Mean cosine",
+            "Mean cosine of all pairs (anisotropy).",
+            "level, and well below the limit; towards 1 all vectors are alike.",
+            worst("mean_cosine"),
+            limit("collapse"),
+        ),
+        "Geometry",
+        GEOMETRY,
+    )
+    yield leading(
+        drawn(
+            "Effective rank",
+            "Share of the directions that the vectors use, lowest first.",
+            "level, above the limit.",
+            worst("effective_rank_ratio", side="below"),
+            limit("rank_collapse"),
+            unit="percentunit",
+        ),
+        "Geometry",
+        GEOMETRY,
+    )
+    yield leading(
+        drawn(
+            "Difference from the reference, likely by chance",
+            "p-value, all sorts of differences together, lowest first.",
+            "above the limits most of the time.",
+            worst("drift_p_value", side="below"),
+            limit("drift"),
+            unit="sci",
+        ),
+        "Norms and drift",
+        NORMS,
+    )
+    yield leading(
+        drawn(
+            "Neighbours that the other side finds",
+            "Share of the nearest that mapped vectors find in another space, lowest first.",
+            "as at the beginning.",
+            worst("pair_overlap_ratio", side="below"),
+            unit="percentunit",
+        ),
+        "Alignment",
+        ALIGNMENT,
+    )
+
+
+def _models() -> Iterator[Panel]:
+    yield row("Models")
+    yield leading(
+        drawn(
+            "Inner entropy of attention",
+            "Entropy over that of an even look, mean over heads, lowest layers first.",
+            "0.5 to 0.85 in trained models; towards 0 it collapses.",
+            worst("attention_inner_entropy_ratio", {"heads": "mean"}, side="below"),
+            limit("attention_collapse"),
+            unit="percentunit",
+        ),
+        "Attention and positions",
+        ATTENTION,
+    )
+    yield leading(
+        drawn(
+            "Loss",
+            "Mean loss of a window.",
+            "falls, starting near the log of the number of classes.",
+            latest("loss_mean"),
+        ),
+        "Training run",
+        TRAINING,
+    )
+    yield leading(
+        drawn(
+            "Training step",
+            "Steps done.",
+            "a straight line up; level where the run stands still or has ended.",
+            latest("training_step"),
+            unit="short",
+        ),
+        "Training run",
+        TRAINING,
+    )
+
+
+def _oldest() -> str:
+    return f"max(time() - {chosen('window_timestamp_seconds', unlike={'place': '|'.join(SELDOM)})})"
 
 
 def _seen() -> str:

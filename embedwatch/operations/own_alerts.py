@@ -67,10 +67,11 @@ def _down() -> Alert:
 
 def _stale() -> Alert:
     metric = f"{PREFIX}window_timestamp_seconds"
-    late = f"time() - last_over_time({select(metric, unequal=SELDOM)}[{BRIDGE}m]) > {STALE_AFTER * SECONDS}"
-    others = "".join(f",{name}!={json.dumps(value)}" for name, value in SELDOM.items())
-    asked = f"last_over_time({metric}{{job=%q,instance=%q,model=%q{others}}}[{BRIDGE}m])"
+    seldom = "|".join(SELDOM)
+    late = f"time() - last_over_time({select(metric, unlike={'place': seldom})}[{BRIDGE}m]) > {STALE_AFTER * SECONDS}"
+    asked = f"last_over_time({metric}{{job=%q,instance=%q,model=%q,place!~{json.dumps(seldom)}}}[{BRIDGE}m])"
     query = f"max by (place) (time() - {asked}) > {STALE_AFTER * SECONDS}"
+    rare = tuple(Signal(metric, {"model": "bert", "place": place, "segment": "all"}, shape="clock") for place in SELDOM)
     return Alert(
         name="EmbedwatchStale",
         expr=by("count", MODEL, late),
@@ -85,11 +86,11 @@ def _stale() -> Alert:
             signals=(
                 Signal(metric, {"model": "bert", "place": "pooled", "segment": "all"}, shape="clock"),
                 Signal(metric, {"model": "bert", "place": "layers.3", "segment": "all"}, shape="clock"),
-                Signal(metric, {"model": "bert", **SELDOM, "segment": "all"}, shape="clock"),
+                *rare,
             ),
             labels={"model": "bert"},
             description=f"bert: nothing new for more than {STALE_AFTER} minutes at layers.3, pooled.",
-            decoys=(Signal(metric, {"model": "bert", **SELDOM, "segment": "all"}, shape="clock"),),
+            decoys=rare,
             lag=STALE_AFTER,
         ),
         hold=DOWN_AFTER,

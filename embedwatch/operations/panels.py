@@ -5,10 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["COLUMNS", "DATASOURCE", "LIMIT", "Panel", "laid_out", "row", "stat", "table", "target", "time_series"]
+__all__ = [
+    "COLUMNS",
+    "DATASOURCE",
+    "LIMIT",
+    "Panel",
+    "laid_out",
+    "leading",
+    "row",
+    "stat",
+    "table",
+    "target",
+    "time_series",
+]
 
 Panel = dict[str, Any]
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
+VARIABLES = ("datasource", "job", "instance", "model", "place", "segment")
 COLUMNS = 24
 """Width of Grafana's grid."""
 SIZES = {"row": (COLUMNS, 1), "stat": (4, 4), "timeseries": (8, 8), "table": (12, 8)}
@@ -138,6 +151,12 @@ def table(
         "options": {"cellHeight": "sm", "footer": {"show": False}, "showHeader": True},
         "transformations": [{"id": "organize", "options": organize}],
     }
+
+
+def leading(panel: Panel, title: str, uid: str) -> Panel:
+    """Return a panel that leads to another dashboard, with the same time and the same choices."""
+    kept = "&".join(("${__url_time_range}", *(f"${{{name}:queryparam}}" for name in VARIABLES)))
+    return {**panel, "links": [{"targetBlank": False, "title": title, "url": f"/d/{uid}?{kept}"}]}
 
 
 def row(title: str) -> Panel:

@@ -15,8 +15,8 @@ IDENTITY = (*PROCESS, *SPACE_LABELS)
 BRIDGE = 15
 """Minutes for which the last known value stands in for one that is missing. A series that ends would otherwise resolve
 its alert, as if all were well; within this time `EmbedwatchDown` or `EmbedwatchStale` takes over."""
-SELDOM = {"place": "token_table"}
-"""The place that is examined at the start, at checkpoints and at the end only: the age of its window says nothing."""
+SELDOM = ("token_table", "positions", "scale", "vocabulary", "meaning", "layers", "generation")
+"""Places that are examined at the start, at checkpoints and at the end only: the age of their windows says nothing."""
 
 
 def select(
@@ -25,8 +25,9 @@ def select(
     *,
     unequal: Mapping[str, str] | None = None,
     like: Mapping[str, str] | None = None,
+    unlike: Mapping[str, str] | None = None,
 ) -> str:
-    """Return a selector of one metric: labels that are `equal`, or not, or match a regular expression (`like`).
+    """Return a selector of one metric: labels that are `equal`, or not, or match a regular expression (`like`), or not.
 
     Example:
         >>> select("up", {"job": "a"}, unequal={"zone": "b"}, like={"instance": ".+"})
@@ -34,7 +35,7 @@ def select(
         >>> select("up")
         'up'
     """
-    kinds = (("=", equal), ("!=", unequal), ("=~", like))
+    kinds = (("=", equal), ("!=", unequal), ("=~", like), ("!~", unlike))
     matchers = [
         f"{name}{sign}{json.dumps(value, ensure_ascii=False)}"
         for sign, labels in kinds

@@ -14,6 +14,7 @@ DEFAULTS = {
     "instance": ".+",
     "model": ".+",
     "place": ".+",
+    "segment": ".+",
     "__rate_interval": "5m",
     "__interval": "1m",
     "__range": "1h",

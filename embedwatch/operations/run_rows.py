@@ -1,4 +1,4 @@
-"""Rows of the overview about a run: its training, and watching itself."""
+"""Rows about a run: its training, what the optimizer does, what the model predicts, and watching itself."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from embedwatch.exposition import SPACE_LABELS
-from embedwatch.operations.lines import HEALTHY, SHOWN, chosen, latest, rate, worst
+from embedwatch.operations.lines import HEALTHY, SHOWN, chosen, drawn, latest, limit, rate, worst
 from embedwatch.operations.panels import Panel, row, target, time_series
 from embedwatch.operations.promql import PROCESS
 
-__all__ = ["training", "watching"]
+__all__ = ["gradients", "outputs", "training", "watching"]
 
 
 def training() -> Iterator[Panel]:
@@ -37,6 +37,86 @@ def training() -> Iterator[Panel]:
         "Losses that are not finite",
         "NaN or Inf, per second. " + HEALTHY + "0; float16 with a loss scale shows some at the start.",
         [rate("nonfinite_losses_total", labels=("model",), legend="{{model}}")],
+    )
+
+
+def gradients() -> Iterator[Panel]:
+    """Yield the row on gradients and on the course of the loss."""
+    yield row("Gradients and the course of the loss")
+    yield drawn(
+        "Norm of the gradient",
+        "Mean norm of the steps, before clipping.",
+        "settles; a steady rise comes before a divergence.",
+        latest("gradient_norm_mean"),
+        unit="sci",
+    )
+    yield drawn(
+        "Norm of the gradient, as applied",
+        "Mean norm as the optimizer takes it.",
+        "0.01 to 10.",
+        latest("gradient_norm_applied_mean"),
+        unit="sci",
+    )
+    yield drawn(
+        "Gradient of the token table",
+        "Mean norm of the gradient of the token table.",
+        "settles.",
+        latest("table_gradient_norm_mean"),
+        unit="sci",
+    )
+    yield drawn(
+        "Noise of the loss",
+        "Standard deviation of the loss of single steps around its course.",
+        "level, or falling.",
+        latest("loss_noise"),
+    )
+    yield drawn(
+        "Spikes of the loss",
+        "Height of the largest rise that lasts some steps, over the loss before.",
+        "0.",
+        latest("loss_spike_ratio"),
+        unit="percentunit",
+    )
+    yield drawn(
+        "Waves of the loss",
+        "Height of the wave from trough to crest, over the mean loss.",
+        "below the limit; a wave as long as an epoch says that data repeats.",
+        worst("loss_wave_ratio"),
+        limit("loss_oscillation"),
+        unit="percentunit",
+    )
+    yield drawn(
+        "Skipped steps",
+        "Steps per second that changed nothing, since their gradient was not finite.",
+        "0; float16 with a loss scale shows some at the start.",
+        rate("skipped_steps_total", labels=("model",), legend="{{model}}"),
+    )
+    yield drawn(
+        "Steps",
+        "Training steps per second.",
+        "level.",
+        rate("steps_total", labels=("model",), legend="{{model}}"),
+        unit="short",
+    )
+
+
+def outputs() -> Iterator[Panel]:
+    """Yield the row on what the model predicts."""
+    yield row("Predictions")
+    yield drawn(
+        "Entropy of predictions",
+        "Mean entropy of the predicted distributions over that of a blind guess.",
+        "falls from 1, stays above 0.",
+        latest("output_entropy_ratio"),
+        unit="percentunit",
+    )
+    yield drawn(
+        "Most frequent prediction",
+        "Share of the positions at which the same token is the likeliest.",
+        "below the limit.",
+        worst("output_top_share_ratio"),
+        limit("outputs_alike"),
+        unit="percentunit",
     )
 
 

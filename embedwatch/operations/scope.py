@@ -17,8 +17,8 @@ __all__ = ["PAGE", "Scope", "matchers"]
 PAGE = "{alert}"
 """Stands in an address for the name of an alert; where it does not, `/NAME.md` is put at the end."""
 TEXT = r'"(?:[^"\\]|\\.)*"'
-METRIC = re.compile(rf"{TEXT}|\b(?:embedwatch_\w+|up)\b(?P<braces>\{{(?:[^{{}}\"]|{TEXT})*\}})?")
-"""A quoted text, in which nothing is a metric; or a metric of ours, or `up`, with its matchers."""
+METRIC = re.compile(rf"{TEXT}|\b(?:embedwatch_\w+|process_\w+|scrape_\w+|up)\b(?P<braces>\{{(?:[^{{}}\"]|{TEXT})*\}})?")
+"""A quoted text, in which nothing is a metric; or one of ours, of a process or of a scrape, with its matchers."""
 TEMPLATE = re.compile(r"`[^`]*`")
 """A query inside an annotation: everything else there is prose."""
 MATCHER = re.compile(rf"\s*([a-zA-Z_]\w*)\s*(=~|!~|!=|=)\s*({TEXT})\s*(?:,|\Z)")

@@ -1,13 +1,14 @@
-"""Rows of the overview about Spaces: norms, geometry, and the token table."""
+"""Rows about Spaces: norms, geometry, groups, repetitions, and the token table."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from embedwatch.operations.lines import HEALTHY, SHOWN, limit, quantile, worst
+from embedwatch.exposition import SPACE_LABELS
+from embedwatch.operations.lines import HEALTHY, LEGEND, SHOWN, drawn, limit, quantile, worst
 from embedwatch.operations.panels import Panel, row, time_series
 
-__all__ = ["geometry", "norms", "tokens"]
+__all__ = ["geometry", "groups", "norms", "rows", "spectrum", "tokens"]
 
 WINDOWS = "5m"
 """Smallest step of panels on histograms: they grow once a window, and a shorter rate falls between two of them."""
@@ -102,6 +103,117 @@ def geometry() -> Iterator[Panel]:
         "Log of the mean kernel over pairs of unit vectors; lower is more even. " + HEALTHY + "level; towards 0 it "
         "collapses.",
         [worst("uniformity")],
+    )
+
+
+def spectrum() -> Iterator[Panel]:
+    """Yield the row on how variance is spread over directions and dimensions."""
+    yield row("Directions and dimensions")
+    yield drawn(
+        "Participation ratio",
+        "Number of directions that share the variance, fewest first.",
+        "level.",
+        worst("participation_ratio", side="below"),
+        unit="short",
+    )
+    yield drawn(
+        "IsoScore",
+        "0 one direction holds all variance, 1 all hold the same; lowest first.",
+        "level.",
+        worst("isoscore", side="below"),
+    )
+    yield drawn(
+        "Rank of the correlations",
+        "Effective rank where all dimensions count alike, lowest first; the measure inside models.",
+        "above the limit.",
+        worst("correlation_rank_ratio", side="below"),
+        limit("hidden_rank_collapse"),
+        unit="percentunit",
+    )
+    yield drawn(
+        "Spread of dimensions",
+        "Share of the mean square that rows do not have in common, median over dimensions, lowest first.",
+        "above the limit, also inside models.",
+        worst("dimension_spread_ratio", side="below"),
+        limit("hidden_collapse"),
+        unit="percentunit",
+    )
+    yield drawn(
+        "Dead dimensions",
+        "Share of dimensions that are the same in all rows.",
+        "0.",
+        worst("dead_dimensions_ratio"),
+        limit("dead_dimensions"),
+        unit="percentunit",
+    )
+    yield drawn(
+        "Outlier dimensions",
+        "Dimensions that are at least 6 times as large as the median one.",
+        "0 to 3.",
+        worst("outlier_dimensions"),
+        unit="short",
+    )
+
+
+def groups() -> Iterator[Panel]:
+    """Yield the row on labelled groups."""
+    labels, legend = (*SPACE_LABELS, "mean"), LEGEND + ", mean {{mean}}"
+    yield row("Labelled groups")
+    yield drawn(
+        "Cohesion",
+        "Mean cosine inside groups, with the common mean kept or removed, lowest first. Needs labels.",
+        "level, above the separation.",
+        worst("cohesion", side="below", labels=labels, legend=legend),
+    )
+    yield drawn(
+        "Separation",
+        "Mean cosine between rows of different groups. Needs labels.",
+        "level, below the cohesion.",
+        worst("separation", labels=labels, legend=legend),
+    )
+    yield drawn(
+        "Margin of the groups",
+        "Cohesion minus separation, the common mean removed, lowest first. Needs labels.",
+        "above the limit.",
+        worst("cohesion_margin", {"mean": "removed"}, side="below"),
+        limit("groups_apart"),
+    )
+    yield drawn(
+        "Silhouette",
+        "Mean silhouette of the sampled rows, lowest first. Needs labels.",
+        "above 0, and level.",
+        worst("silhouette", side="below"),
+    )
+
+
+def rows() -> Iterator[Panel]:
+    """Yield the row on rows that repeat, and on neighbours."""
+    yield row("Rows and neighbours")
+    yield drawn(
+        "Repeated rows",
+        "Share of rows that equal an earlier one bit for bit.",
+        "below the limit in what is kept; repeated inputs make them in serving.",
+        worst("duplicate_rows_ratio"),
+        limit("duplicate_rows"),
+        unit="percentunit",
+    )
+    yield drawn(
+        "Hubness",
+        "Skewness of how often a row is among the nearest of others. Measured in files and tables.",
+        "level; hubs are found by every search.",
+        worst("hubness_skewness"),
+    )
+    yield drawn(
+        "Intrinsic dimension",
+        "Dimensions that rows fill at the scale of their neighbours, fewest first. Measured in files and tables.",
+        "level.",
+        worst(
+            "intrinsic_dimension",
+            side="below",
+            labels=(*SPACE_LABELS, "estimator"),
+            legend=LEGEND + " {{estimator}}",
+        ),
+        unit="short",
     )
 
 

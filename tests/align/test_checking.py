@@ -139,6 +139,8 @@ def test_input_that_tells_nothing_is_unknown(
     found = _check(tmp_path, rows, rows)
     assert (found.verdict, found.status) == ("invalid", "unknown")
     assert told in found.finding.told
+    assert ("100 pairs or more" in found.finding.remedy) == ("too few" in found.finding.told)
+    assert ("broken rows" in found.finding.remedy) == ("NaN" in found.finding.told)
     json.dumps(found.to_json(), allow_nan=False)
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from embedwatch import Aligner, fit_aligner
 from embedwatch.align.candidates import METHODS, Training, fit_map
 from embedwatch.align.choosing import Interval, Judged, choose
-from embedwatch.align.moments import Pairs
+from embedwatch.align.kept_pairs import Pairs
 from embedwatch.core.errors import InputError, UsageError
 from embedwatch.geometry.retrieval import directions, find, recall_at
 from embedwatch.testing.spaces import two_spaces
@@ -166,6 +166,13 @@ class TestFitting:
         found = fit_aligner(cone[0][:50], cone[1][:50], try_methods=("procrustes",))
         assert warned(found, "fewer than half of 96 dimensions")
         assert warned(found, "pairs judge, so the intervals are wide")
+        assert warned(found, "rows that are searched are anchors")
+
+    def test_what_is_searched_was_not_fitted_on(self, fitted: Aligner, cone: tuple[Tensor, Tensor]) -> None:
+        assert fitted.report["gallery"] == fitted.report["pairs"]["judging"]
+        assert not warned(fitted, "are anchors")
+        filled = fit_aligner(cone[0][:400], cone[1][:400], gallery=300, try_methods=("procrustes",)).report
+        assert (filled["gallery"], filled["gallery_anchors"]) == (300, 300 - filled["pairs"]["judging"])
 
     def test_anchors_of_another_domain_are_told(self, cone: tuple[Tensor, Tensor]) -> None:
         away = directions(cone[0] + 0.25 * directions(torch.randn(1, 96, generator=torch.Generator().manual_seed(2))))
@@ -244,9 +251,9 @@ class TestRefusals:
             fit_aligner(torch.ones(50, 3, dtype=torch.int64), torch.ones(50, 3))
 
 
-def judged(method: str, value: float, error: float = 0.01) -> Judged:
+def judged(method: str, value: float, error: float = 0.01, queries: int = 500) -> Judged:
     some = Interval(0.5, 0.4, 0.6)
-    return Judged(method, Interval(value, 0, 1), error, some, some, some, None, None, 0.9, 100, 50)
+    return Judged(method, Interval(value, 0, 1), error, some, some, some, None, None, 0.9, 500, queries)
 
 
 class TestChoosing:
@@ -261,6 +268,8 @@ class TestChoosing:
     def test_a_net_must_win(self) -> None:
         assert choose([judged("ridge_1", 0.90), judged("residual_net", 0.915)]).method == "ridge_1"
         assert choose([judged("ridge_1", 0.90), judged("residual_net", 0.925)]).method == "residual_net"
+        few = [judged("ridge_1", 0.90, queries=50), judged("residual_net", 0.99, queries=50)]
+        assert choose(few).method == "ridge_1"
 
     def test_cosine_decides_nothing(self, fitted: Aligner) -> None:
         """Plain ridge has the higher cosine, and finds less."""

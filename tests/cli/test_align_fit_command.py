@@ -94,7 +94,9 @@ def test_apply_as_json(folder: Path) -> None:
         (("apply", "bridge", "old.npy", "-o", "x.npy"), "old.npy must have 96 dimensions"),
         (("apply", "bridge", "new.npy", "-o", "x.txt"), "`--output` must end in .npy"),
         (("apply", "bridge", "new.npy", "-o", "x.npy", "--name", "m-1"), "must come from the model m-2"),
-        (("apply", "bridge", "new.npy", "-o", "new.npy"), "--replace writes over it"),
+        (("apply", "bridge", "new.npy", "-o", "new-q.npy"), "--replace writes over it"),
+        (("apply", "bridge", "new.npy", "-o", "new.npy", "--replace"), "`--output` must be another file than the rows"),
+        (("fit", "new.npy", "old.npy", "-o", "b9", "--seed", str(10**20)), "`--seed` must be from 0 to"),
     ],
 )
 def test_what_is_wrong_is_one_line_and_status_2(
@@ -107,6 +109,13 @@ def test_what_is_wrong_is_one_line_and_status_2(
     assert len(result.stderr.strip().splitlines()) == 1
     assert not (folder / "b9").exists()
     assert not (folder / "x.npy").exists()
+
+
+def test_a_name_says_nothing_to_the_terminal(folder: Path, tmp_path: Path) -> None:
+    done = run("align", "apply", folder / "bridge", folder / "new.npy", "-o", tmp_path / "m\x1b[31m[b].npy")
+    assert done.exit_code == 0, done.output
+    assert "\x1b" not in done.stdout
+    assert "[b].npy" in done.stdout
 
 
 def test_help_names_the_commands() -> None:

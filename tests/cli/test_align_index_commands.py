@@ -29,6 +29,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     fitted(old, new).save(place / "forward")
     np.save(place / "new.npy", new)
     np.save(place / "old.npy", old)
+    np.save(place / "few.npy", old[:9])
+    np.save(place / "nan.npy", old * np.nan)
     written(place, built("IVF8,Flat", old), "docs.faiss")
     written(place, built("PQ8x4np", old), "coded.faiss")
     return place
@@ -60,16 +62,29 @@ def test_lossy_vectors_need_a_flag(folder: Path, tmp_path: Path) -> None:
 
 
 def test_wrong_input_is_one_line_that_names_the_option(folder: Path, tmp_path: Path) -> None:
+    moved = ["index", folder / "forward", folder / "coded.faiss", "-o", tmp_path / "x", "--allow-lossy"]
+    plan = ["plan", folder / "bridge", folder / "old.npy", folder / "new.npy"]
+    words_file = tmp_path / "found.txt"
+    words_file.write_text("1\nx\n")
     for arguments, words in (
         (["index", folder / "bridge", folder / "new.npy", "-o", tmp_path / "x"], "new.npy must begin like an index"),
         (["index", folder / "bridge", folder / "docs.faiss", "-o", folder / "old.npy"], "`--output` must not be there"),
         (["index", folder / "nothing", folder / "docs.faiss", "-o", tmp_path / "x"], "nothing"),
         (["plan", folder / "bridge", folder / "old.npy", folder / "old.npy"], "`aligner` must lead between"),
+        ([*plan, "--queries", folder / "new.npy", "--relevant", folder], "cannot be read: Is a directory"),
+        (
+            [*plan, "--queries", folder / "new.npy", "--relevant", words_file],
+            "found.txt:2 must hold a row number, got 'x'",
+        ),
+        ([*moved, "--originals", folder / "new.npy"], "`--originals` must have 64 dimensions like the index, got 96"),
+        ([*moved, "--originals", folder / "few.npy"], "`--originals` must have 900 rows like the index, got 9"),
+        ([*moved, "--originals", folder / "nan.npy"], "`--originals` must hold finite rows, got none"),
     ):
         done = run(*arguments)
         assert done.exit_code == 2, arguments
         assert words in done.stderr
         assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "x").exists()
 
 
 def test_a_plan_shows_each_stage(folder: Path, tmp_path: Path) -> None:

@@ -181,7 +181,10 @@ def test_labels_and_vectors_from_one_table(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--only", "effective_rnak"], ['no statistic, diagnostic, measurement or check "effective_rnak"', '"effective_rank"']),
+        (
+            ["--only", "effective_rnak"],
+            ['no statistic, diagnostic, measurement or check "effective_rnak"', '"effective_rank"'],
+        ),
         (["--as", "npyy"], ['no source "npyy"', '"npy"']),
         (["--sink", "jsonl"], ["jsonl:PATH"]),
         (["--sink", "jsonl:/nowhere/at/all.jsonl"], ["/nowhere/at/all.jsonl"]),

@@ -62,16 +62,31 @@ def test_json(folder: Path) -> None:
 
 
 def test_wrong_use_is_one_line(folder: Path, tmp_path: Path) -> None:
+    blank = tmp_path / "blank.txt"
+    blank.write_text("\n \n")
     for arguments, words in (
         ((), "MODEL"),
         ((folder, "--length", 1), "`length` must be at least 2, got 1"),
-        ((folder, "--text", tmp_path / "none.txt"), "`text` must be a readable file"),
+        ((folder, "--length", 10**20), "`length` must be from 1 to 1,000,000,000 tokens"),
+        ((folder, "--seed", 10**20), "`--seed` must be from 0 to 2,147,483,647"),
+        ((folder, "--seed", -1), "`--seed` must be from 0 to 2,147,483,647, got -1"),
+        ((folder, "--text", tmp_path / "none.txt"), "none.txt does not exist"),
+        ((folder, "--text", blank), "holds 2 blank lines and no text"),
         ((tmp_path / "nowhere",), "must be a directory with config.json"),
     ):
         result = run(*arguments)
         assert result.exit_code == 2
         assert words in result.stderr
         assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_a_name_is_no_markup(folder: Path, tmp_path: Path) -> None:
+    odd = tmp_path / "[b\x1b[31m]"
+    odd.symlink_to(folder)
+    result = run(odd)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("[b")
+    assert "\x1b" not in result.stdout
 
 
 def test_quiet_prints_only_what_is_not_ok(folder: Path) -> None:

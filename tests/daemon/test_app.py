@@ -296,16 +296,16 @@ def test_while_it_drains_nothing_is_taken_but_all_is_shown(tmp_path: Path) -> No
         assert ask(served.port, "/metrics").status == 200
 
 
-def test_with_a_token_only_health_is_open(tmp_path: Path) -> None:
+def test_with_a_token_only_health_and_the_empty_page_are_open(tmp_path: Path) -> None:
     tokens = tmp_path / "tokens"
     tokens.write_text(TOKEN)
     with serving(tmp_path, auth={"token_file": str(tokens)}) as served:
-        for path in ("/", "/metrics", "/openapi.json", "/api/v1/status", "/nothing", "/-/ready/"):
+        for path in ("/metrics", "/openapi.json", "/api/v1/status", "/page/nothing", "/nothing", "/-/ready/"):
             reply = ask(served.port, path)
             assert (reply.status, reply.headers["www-authenticate"]) == (401, 'Bearer realm="embedwatch"')
             assert TOKEN not in reply.error
         assert send(served.port, npy()).status == 401
-        assert ask(served.port, "/-/healthy").status == ask(served.port, "/-/ready").status == 200
+        assert {ask(served.port, path).status for path in ("/-/healthy", "/-/ready", "/")} == {200}
         assert ask(served.port, "/metrics", Authorization=f"Bearer {TOKEN}").status == 200
         assert send(served.port, npy(), Authorization=f"Bearer {TOKEN}").status == 202
 

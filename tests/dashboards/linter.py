@@ -9,21 +9,24 @@ from typing import Any
 
 from embedwatch.operations import Query, dashboard_queries, expressions
 from embedwatch.operations.queries import panels
+from embedwatch.operations.uids import ALIGNMENT, ATTENTION, DAEMON, GEOMETRY, NORMS, OVERVIEW, TRAINING
 
 Dashboard = dict[str, Any]
 Rule = Callable[[Dashboard], list[str]]
 
-UNITS = {"none", "short", "percentunit", "s", "sci"}
+UNITS = {"none", "short", "percentunit", "s", "sci", "bytes"}
 """Names of Grafana's units that we use."""
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
-CHAIN = ("job", "instance", "model", "place")
+CHAIN = ("job", "instance", "model", "place", "segment")
+ANNOTATIONS = ["Alerts", "References", "Checkpoints"]
+UIDS = {OVERVIEW, NORMS, GEOMETRY, ATTENTION, ALIGNMENT, TRAINING, DAEMON}
 RATES = ("rate", "increase")
 COUNTER_ENDINGS = ("_total", "_bucket", "_sum", "_count")
 MATCHERS = r'(?:[^{}"]|"(?:[^"\\]|\\.)*")*'
 SELECTOR = re.compile(
     rf"(?:(?P<function>\w+)\()?(?P<metric>[a-zA-Z_]\w*)\{{(?P<matchers>{MATCHERS})\}}(?P<range>\[\S+?\])?"
 )
-NAME = re.compile(r"\b(?:embedwatch_\w+|ALERTS|up)\b")
+NAME = re.compile(r"\b(?:embedwatch_\w+|process_\w+|scrape_\w+|ALERTS|up)\b")
 MOST_SERIES = 12
 
 
@@ -72,7 +75,7 @@ def template_datasource(dashboard: Dashboard) -> list[str]:
 
 
 def template_chain(dashboard: Dashboard) -> list[str]:
-    """Job, instance, model, place: several or all of each, asked again when the time changes, each within the last."""
+    """From job to segment: several or all of each, asked again when the time changes, each within the last."""
     variables = {variable["name"]: variable for variable in dashboard["templating"]["list"]}
     found = [] if list(variables)[1:] == list(CHAIN) else [f"the variables are {list(variables)}"]
     for position, name in enumerate(CHAIN):
@@ -126,6 +129,32 @@ def panel_datasource(dashboard: Dashboard) -> list[str]:
     ]
     found += [each["name"] for each in dashboard["annotations"]["list"] if each["datasource"] != DATASOURCE]
     return [f"{place}: another data source" for place in found]
+
+
+def annotations(dashboard: Dashboard) -> list[str]:
+    """Alerts that fire, other references and checkpoints are marked, each with a question."""
+    found = dashboard["annotations"]["list"]
+    names = [each["name"] for each in found]
+    wrong = [f"{each['name']}: nothing is asked" for each in found if not each.get("expr")]
+    return wrong if names == ANNOTATIONS else [*wrong, f"the annotations are {names}"]
+
+
+def links(dashboard: Dashboard) -> list[str]:
+    """One list leads to all other dashboards, and panels to those that exist; both keep the time and what is chosen."""
+    lists = [each for each in dashboard["links"] if each["type"] == "dashboards"]
+    kept = [
+        each for each in lists if each["includeVars"] and each["keepTime"] and each["tags"] == dashboard["tags"][:1]
+    ]
+    found = [] if len(kept) == 1 else ["no list of the other dashboards"]
+    for panel in panels(dashboard):
+        for link in panel.get("links", []):
+            uid, _, kept_text = link["url"].removeprefix("/d/").partition("?")
+            if uid not in UIDS:
+                found.append(f"{panel['title']}: leads to {link['url']}")
+            wanted = {"${__url_time_range}", *(f"${{{name}:queryparam}}" for name in ("datasource", *CHAIN))}
+            if set(kept_text.split("&")) != wanted:
+                found.append(f"{panel['title']}: its link does not keep what is chosen")
+    return found
 
 
 def panel_targets(dashboard: Dashboard) -> list[str]:
@@ -225,6 +254,8 @@ RULES: tuple[Rule, ...] = (
     panel_texts,
     panel_units,
     panel_datasource,
+    annotations,
+    links,
     panel_targets,
     panel_grid,
     target_matchers,

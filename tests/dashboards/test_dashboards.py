@@ -21,9 +21,10 @@ from tests.dashboards.linter import names, selectors
 from tests.dashboards.tools import DASHBOARDS, committed_dashboards, committed_rules, needs_promtool, parse_errors
 
 ALL = committed_dashboards()
+OVERVIEW = ALL["embedwatch-overview.json"]
 PROCESS = {"job", "instance"}
 FOREIGN = {
-    "up": PROCESS,
+    **dict.fromkeys(("up", "scrape_duration_seconds", "scrape_samples_scraped"), PROCESS),
     "ALERTS": PROCESS | {"alertname", "alertstate", "severity", "model", "place", "segment", "check"},
 }
 """Metrics that Prometheus itself makes, with their labels."""
@@ -123,8 +124,12 @@ class TestResolve:
     def test_variables_and_annotations_are_among_the_queries(self) -> None:
         for dashboard in ALL.values():
             places = {query.place for query in dashboard_queries(dashboard)}
-            assert {"variable job", "variable place", "annotation Alerts"} <= places
-            assert len(expressions(dashboard)) > 30
+            assert {
+                "variable job",
+                "variable segment",
+                *(f"annotation {name}" for name in linter.ANNOTATIONS),
+            } <= places
+            assert len(expressions(dashboard)) > 15
 
 
 class TestProvisioning:
@@ -177,6 +182,12 @@ BREACHES: dict[str, tuple[linter.Rule, Change]] = {
         linter.panel_datasource,
         lambda d: d["panels"][1]["targets"][0].update(datasource={"type": "prometheus", "uid": "x"}),
     ),
+    "an annotation is gone": (linter.annotations, lambda d: d["annotations"]["list"].pop()),
+    "an annotation asks nothing": (linter.annotations, lambda d: d["annotations"]["list"][1].update(expr="")),
+    "no list of dashboards": (linter.links, lambda d: d["links"].clear()),
+    "the list forgets the time": (linter.links, lambda d: d["links"][0].update(keepTime=False)),
+    "a link into nothing": (linter.links, lambda d: lead(d, "/d/embedwatch-nothing?${__url_time_range}")),
+    "a link that forgets": (linter.links, lambda d: lead(d, "/d/embedwatch-norms?${__url_time_range}")),
     "nothing asked": (linter.panel_targets, lambda d: d["panels"][1]["targets"].clear()),
     "letter twice": (linter.panel_targets, lambda d: d["panels"][1]["targets"].append(d["panels"][1]["targets"][0])),
     "one over another": (linter.panel_grid, lambda d: d["panels"][2]["gridPos"].update(x=0)),
@@ -207,12 +218,28 @@ def ask(dashboard: dict[str, Any], expr: str, legend: str = "", *, kind: str = "
     panel["targets"][0].update(expr=expr, legendFormat=legend)
 
 
+def lead(dashboard: dict[str, Any], url: str) -> None:
+    next(panel for panel in panels(dashboard) if "links" in panel)["links"][0].update(url=url)
+
+
 @pytest.mark.parametrize("case", BREACHES)
 def test_the_rule_bites(case: str) -> None:
     rule, change = BREACHES[case]
-    dashboard = copy.deepcopy(next(iter(ALL.values())))
+    dashboard = copy.deepcopy(OVERVIEW)
     change(dashboard)
     assert rule(dashboard), case
+
+
+def test_every_dashboard_is_there_and_nothing_else() -> None:
+    assert {dashboard["uid"] for dashboard in ALL.values()} == linter.UIDS
+    assert all(name == f"{dashboard['uid']}.json" for name, dashboard in ALL.items())
+    titles = [dashboard["title"] for dashboard in ALL.values()]
+    assert len(set(titles)) == len(titles)
+
+
+def test_from_the_overview_a_panel_leads_to_every_other_dashboard() -> None:
+    urls = [link["url"] for panel in panels(OVERVIEW) for link in panel.get("links", [])]
+    assert {url.removeprefix("/d/").partition("?")[0] for url in urls} == linter.UIDS - {OVERVIEW["uid"]}
 
 
 def test_every_rule_is_shown_to_bite() -> None:

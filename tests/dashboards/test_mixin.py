@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from embedwatch.operations import dashboard_queries, overview
+from embedwatch.operations import boards, dashboard_queries
 from embedwatch.operations.mixin import GAPS, mixin_data
 from embedwatch.operations.own_alerts import OVERHEAD, SECONDS, STALE_AFTER
 from embedwatch.operations.queries import Query
@@ -95,7 +95,7 @@ class TestConfig:
         scope = Scope(selector=SELECTOR, job=r"a\.b", runbooks="https://w")
         groups = made["prometheusAlerts"]["groups"] + made["prometheusRules"]["groups"]
         assert {"groups": groups} == scope.applied(committed_rules())
-        assert made["grafanaDashboards"] == {"embedwatch-overview.json": scope.dashboard(overview())}
+        assert made["grafanaDashboards"] == {name: scope.dashboard(board) for name, board in boards().items()}
 
     def test_the_selector_is_in_every_expression(self) -> None:
         made = mixin(f"embedwatchSelector: {json.dumps(SELECTOR)}")
@@ -130,8 +130,8 @@ class TestConfig:
         assert set(alerts(mixin())) - set(left) == {"EmbedwatchDown", "EmbedwatchCollapse"}
 
     def test_dashboards_can_have_tags(self) -> None:
-        (dashboard,) = mixin("dashboardTags: ['ours']")["grafanaDashboards"].values()
-        assert dashboard["tags"] == ["embedwatch", "ours"]
+        for dashboard in mixin("dashboardTags: ['ours']")["grafanaDashboards"].values():
+            assert dashboard["tags"] == ["embedwatch", "ours"]
 
     def test_groups_of_others_are_kept(self) -> None:
         code = "({ prometheusAlerts+:: { groups+: [{ name: 'theirs', rules: [] }] } } + (import 'mixin.libsonnet'))"

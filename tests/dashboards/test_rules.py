@@ -11,9 +11,12 @@ import yaml
 
 from embedwatch.core import Check, Evidence, Limit, Snapshot, ThresholdCheck, UsageError
 from embedwatch.core.check import RangeCheck
+from embedwatch.core.diagnostic import Diagnostic
+from embedwatch.core.registry import registered
 from embedwatch.operations import Alert, Trial, all_alerts, rule_file, shipped, trial_file
 from embedwatch.operations.alerts import RUNBOOKS
 from embedwatch.operations.check_alerts import alert_name, alert_on_check, can_fail
+from embedwatch.operations.promql import SELDOM
 from embedwatch.operations.trials import actors
 from tests.dashboards.tools import PROMETHEUS, committed_rules, needs_promtool, promtool
 
@@ -89,6 +92,13 @@ class TestWhatTheyCover:
     def test_embedwatch_itself_is_watched(self) -> None:
         own = "Down Stale Blind Errors Overhead CollectorFailed LabelOverflow SeriesDropped Watchdog Warning"
         assert {f"Embedwatch{name}" for name in own.split()} <= set(ALERTS)
+
+    def test_what_is_examined_seldom_is_not_stale(self) -> None:
+        """Places of diagnostics that a Monitor asks at checkpoints; an index is looked at again and again."""
+        places = {cls.place for cls in registered(Diagnostic).values() if getattr(cls, "place", None)}
+        told_otherwise = {"index"}
+        assert places - told_otherwise <= set(SELDOM)
+        assert set(SELDOM) - places == {"token_table"}
 
     def test_names_are_unique(self) -> None:
         assert max(Counter(rule["alert"] for rule in RULES).values()) == 1

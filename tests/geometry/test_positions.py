@@ -101,10 +101,14 @@ def test_rounding_codes_moves_them_little() -> None:
         (torch.float16, 32_768, 6_145),
         (torch.float16, 100_001, 7_168),
         (torch.float32, 100_001, 100_001),
+        (torch.float16, 65_520, 7_168),
+        (torch.float8_e4m3fn, 1_000, 55),
+        (torch.bfloat16, 0, 0),
     ],
 )
 def test_positions_that_stay_distinct(dtype: torch.dtype, length: int, distinct: int) -> None:
     assert distinct_positions(length, dtype) == distinct
+    assert distinct_positions(10**30, torch.float16) == 7_168, "in no time"
     rounded = torch.arange(length).to(dtype).double()
     assert len(torch.unique(rounded[rounded.isfinite()])) == distinct
 

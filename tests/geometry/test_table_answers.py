@@ -128,6 +128,20 @@ def test_rows_that_are_as_all_others_give_no_limit() -> None:
         assert separate(found.rows[name], known, everywhere, name=name).limit is None
 
 
+@pytest.mark.parametrize("known", [3, 5])
+def test_a_few_rows_seldom_seem_apart_by_chance(known: int) -> None:
+    tables = (rows(60, 16, seed) for seed in range(60))
+    everywhere = torch.ones(60, dtype=torch.bool)
+    found = 0
+    for table in tables:
+        indicators = measure_indicators(lambda table=table: iter([table]), 60, torch.arange(known))
+        limits = [
+            separate(indicators.rows[name], of, everywhere, name=name).limit for name, of in indicators.known.items()
+        ]
+        found += any(limit is not None for limit in limits)
+    assert found <= 2, "with the bound of many rows it is eight of sixty where three are known"
+
+
 def test_without_known_rows_there_is_the_norm_alone() -> None:
     table = rows(50, 4)
     table[3] = torch.nan

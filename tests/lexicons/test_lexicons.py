@@ -110,6 +110,8 @@ HOSTILE = {
     "laughs.yaml": "a: &a [x, y]\nb: &b [*a, *a]\nsynonyms: [*b, *b]\n",
     "object.yaml": "synonyms: !!python/object/apply:os.system ['true']\n",
     "deep.yaml": "[" * 20_000,
+    "zero.yaml": b"synonyms: [[big\0, large]]\n",
+    "no_day.yaml": "synonyms: [[2020-99-99, big]]\n",
     "broken.json": '{"synonyms": [["big", "large"]',
 }
 

@@ -57,7 +57,7 @@ CONFIG_DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "a size that is a text": (
         lambda path: rewrite(path / "config.json", hidden_size="wide"),
-        "must be a whole bert configuration",
+        "must be a whole bert configuration, got Validation error for field 'hidden_size': TypeError: Field",
     ),
     "sizes that do not divide": (
         lambda path: rewrite(path / "config.json", hidden_size=17),
@@ -75,6 +75,18 @@ CONFIG_DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "a billion layers": (
         lambda path: rewrite(path / "config.json", num_hidden_layers=10**9),
         "must have at most 10,000 layers, got 1,000,000,000",
+    ),
+    "a base of rotary positions that is a text": (
+        lambda path: rewrite(path / "config.json", rope_theta="10000"),
+        "must have a positive number as `rope_theta`, got '10000'; restore the file",
+    ),
+    "a base of rotary positions that turns nothing": (
+        lambda path: rewrite(path / "config.json", rope_parameters={"full_attention": {"rope_theta": 0}}),
+        "must have a positive number as `rope_theta`, got 0",
+    ),
+    "a factor of no size": (
+        lambda path: rewrite(path / "config.json", rope_scaling={"type": "yarn", "factor": -4}),
+        "must have a positive number as `factor`, got -4",
     ),
     "an unreadable config": (lambda path: (path / "config.json").chmod(0), "must be readable, got Permission denied"),
 }

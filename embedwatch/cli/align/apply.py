@@ -62,6 +62,7 @@ def apply_command(
     from embedwatch.align.pair_inputs import Recipe
     from embedwatch.cli.terminals import open_terminals
     from embedwatch.reading import open_rows
+    from embedwatch.sinks._blame import one_line
 
     terminal, errors = open_terminals(color)
     progress = None if quiet or as_json or not errors.is_terminal else progress_bar(errors)
@@ -74,10 +75,10 @@ def apply_command(
         click.echo(json.dumps(applied.to_json(), ensure_ascii=False, indent=2))
         return
     for note in applied.notes:
-        terminal.print(f"  note  {note}", markup=False)
+        terminal.print(f"  note  {one_line(note)}", markup=False)
     if not quiet:
         terminal.print(
-            f"{applied.output}: {applied.rows:,} rows of {applied.dimension} dimensions by {found.method}",
+            f"{one_line(applied.output)}: {applied.rows:,} rows of {applied.dimension} dimensions by {found.method}",
             style="bold",
             markup=False,
         )

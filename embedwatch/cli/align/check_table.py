@@ -49,7 +49,7 @@ def print_compatibility(
         return
     names = [one_line(Path(side).name or side) for side in given]
     if not quiet:
-        terminal.print(_heading(found, names), style="dim", soft_wrap=True)
+        terminal.print(_heading(found, names), style="dim", markup=False, soft_wrap=True)
         for title, told in _rows(found):
             terminal.print(Text(f"  {title:<{WIDTH}}{told}"), soft_wrap=True)
     style = STYLES[found.status]

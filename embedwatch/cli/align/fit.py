@@ -10,7 +10,7 @@ import click
 
 from embedwatch.cli.audit import progress_bar
 from embedwatch.cli.option_names import in_options
-from embedwatch.cli.options import POOLINGS, color_option, debug_option, json_option, quiet_option
+from embedwatch.cli.options import POOLINGS, color_option, debug_option, json_option, quiet_option, seed_option
 
 __all__ = ["fit_command"]
 
@@ -30,8 +30,8 @@ __all__ = ["fit_command"]
 @click.option("--queries", nargs=2, metavar="A B", help="The same queries in both spaces: they fit too, and choose.")
 @click.option("--corpus", metavar="FILE", help="Rows of A's space that the map is for: are the anchors of their kind?")
 @click.option("--method", "try_methods", multiple=True, metavar="NAME", help="Try this way only; can be given again.")
-@click.option("--gallery", type=int, default=2_000, show_default=True, help="Rows that are searched to judge.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Another one sets other pairs aside to judge.")
+@click.option("--gallery", type=int, metavar="ROWS", help="Fill the rows that are searched up with anchors.")
+@seed_option("Another one sets other pairs aside to judge.")
 @click.option("--left-name", metavar="NAME", help="Model that wrote A: rows of another are refused later.")
 @click.option("--right-name", metavar="NAME", help="Model that wrote B.")
 @click.option("--text", metavar="FILE", help="A, B or both are models: encode these texts, one a line.")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console as Terminal
 from rich.table import Table
 
+from embedwatch.sinks._blame import one_line
 from embedwatch.sinks.console import print_paragraph
 
 if TYPE_CHECKING:
@@ -29,9 +30,11 @@ def print_fit(terminal: Terminal, aligner: Aligner, output: str, *, quiet: bool)
         print_paragraph(terminal, f"warn  {warning}", "yellow", indent=2)
     chosen = report["chosen"]
     recall = chosen["recall_10"]
+    found = "of items" if report["by"] == "items" else "of what the target's own query puts first,"
     terminal.print(
-        f"{aligner.method} -> {output}: recall@10 {recall[0]:.3f} ({recall[1]:.3f} to {recall[2]:.3f}) among "
-        f"{report['gallery']:,} rows; it falls as they grow. A bridge while you embed again, not an upgrade.",
+        f"{aligner.method} -> {one_line(output)}: recall@10 {recall[0]:.3f} ({recall[1]:.3f} to {recall[2]:.3f}) "
+        f"{found} among {report['gallery']:,} rows; it falls as they grow. "
+        "A bridge while you embed again, not an upgrade.",
         style="bold",
         markup=False,
     )

@@ -60,6 +60,7 @@ def index_command(
     from embedwatch.align.aligner import load_aligner
     from embedwatch.align.indexing import align_index
     from embedwatch.cli.terminals import open_terminals
+    from embedwatch.sinks._blame import one_line
     from embedwatch.sources import open_source
 
     terminal, errors = open_terminals(color)
@@ -78,7 +79,7 @@ def index_command(
         click.echo(json.dumps(copy.to_json(), ensure_ascii=False, indent=2))
     elif not quiet:
         for line in _lines(copy, output):
-            terminal.print(line, markup=False, soft_wrap=True)
+            terminal.print(one_line(line), markup=False, soft_wrap=True)
 
 
 def _lines(copy: IndexCopy, output: str) -> list[str]:

@@ -85,7 +85,7 @@ def _print(terminal: Terminal, found: Mixed, status: int, *, quiet: bool) -> Non
     from embedwatch.sinks.console import STYLES, print_paragraph
 
     if not quiet:
-        terminal.print(f"{one_line(found.label)} · {found.rows:,} rows", style="bold")
+        terminal.print(f"{one_line(found.label)} · {found.rows:,} rows", style="bold", markup=False)
     for group in found.groups:
         if quiet and group.status == "ok":
             continue

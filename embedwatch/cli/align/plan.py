@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["plan_command"]
 
+LONGEST_NUMBER = 18
+"""Digits of a row number."""
+
 
 @click.command("plan", short_help="Measure each stage of a move to a new model on your rows.")
 @click.argument("aligner", metavar="ALIGNER")
@@ -90,15 +93,25 @@ def _numbers(path: str) -> list[int]:
     """Return the whole numbers of a file, one a line."""
     try:
         with open(path, encoding="utf-8") as file:  # noqa: PTH123  # a path that people typed
-            return [int(line) for line in file if line.strip()]
+            lines = [(number, line.strip()) for number, line in enumerate(file, 1) if line.strip()]
     except FileNotFoundError:
         raise InputError(f"{path} does not exist; check the path") from None
-    except ValueError as error:
-        raise InputError(f"{path} must hold one row number a line: {error}; write one for each query") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}; name a file of numbers") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path} must hold one row number a line, got bytes that are no text; write one") from None
+    for number, line in lines:
+        if not (line.isascii() and line.isdigit() and len(line) <= LONGEST_NUMBER):
+            raise InputError(
+                f"{path}:{number} must hold a row number, got {line[:LONGEST_NUMBER]!r}; write one for each query"
+            )
+    return [int(line) for _, line in lines]
 
 
 def _show(terminal: Terminal, plan: MigrationPlan, *, quiet: bool, status: int) -> None:
     from rich.table import Table
+
+    from embedwatch.sinks._blame import one_line
 
     if not quiet:
         way = "new queries to old documents" if plan.side == "query" else "old documents to new queries"
@@ -120,7 +133,7 @@ def _show(terminal: Terminal, plan: MigrationPlan, *, quiet: bool, status: int) 
     terminal.print(table)
     for stage in plan.stages:
         if stage.refused:
-            terminal.print(f"mixed at {stage.embedded:.0%}: {stage.refused}", markup=False, soft_wrap=True)
+            terminal.print(f"mixed at {stage.embedded:.0%}: {one_line(stage.refused)}", markup=False, soft_wrap=True)
     for note in () if quiet else plan.notes:
-        terminal.print(f"note: {note}", markup=False, soft_wrap=True)
+        terminal.print(f"note: {one_line(note)}", markup=False, soft_wrap=True)
     terminal.print(f"bridge, then two indexes while embedding again, then cutover  (exit {status})", style="bold")

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 __all__ = ["Finding", "State", "worst"]
 
 State = Literal["ok", "info", "warn", "fail"]
-ORDER: tuple[State, ...] = ("ok", "info", "warn", "fail")
+ORDER: tuple[State, ...] = ("ok", "warn", "fail")
 
 
 class Finding(NamedTuple):
@@ -35,5 +35,5 @@ def worst(findings: list[Finding]) -> State:
         >>> worst([Finding("machine", "torch", "ok", ""), Finding("machine", "fork", "warn", "")])
         'warn'
     """
-    found = max((finding.status for finding in findings), key=ORDER.index, default="ok")
-    return "ok" if found == "info" else found
+    states: list[State] = [finding.status for finding in findings if finding.status != "info"]
+    return max(states, key=ORDER.index, default=ORDER[0])

@@ -17,6 +17,7 @@ __all__ = ["BRINGS", "examine_packages"]
 OWN = "embedwatch"
 BRINGS = {
     "daemon": "the commands `serve`, `config` and `demo`",
+    "umap": "a third kind of map in `embedwatch report`",
     "lightning": "the callback for the Trainer of Lightning",
     "testing": "`embedwatch.testing`: the laws and contracts, for plug-ins of your own",
     "demo": "a trained sentence encoder and word vectors, as packages",
@@ -50,7 +51,7 @@ def examine_packages(own: Distribution | None = None) -> list[Finding]:
 
 
 def _python(own: Distribution) -> Finding:
-    wanted, have = own.metadata.get("Requires-Python") or "", platform.python_version()
+    wanted, have = (own.metadata.get_all("Requires-Python") or [""])[0], platform.python_version()
     if SpecifierSet(wanted).contains(have, prereleases=True):
         return Finding("packages", "python", "ok", f"{have}, needs {wanted or 'any'}")
     return Finding("packages", "python", "fail", f"{have}, needs {wanted}", f"make an environment with Python {wanted}")

@@ -72,7 +72,7 @@ def _watch() -> Finding:
             for _ in range(STEPS):
                 logits = model(ids[:, :-1]).logits.transpose(1, 2)
                 loss = torch.nn.functional.cross_entropy(logits, ids[:, 1:])
-                loss.backward()  # type: ignore[no-untyped-call]
+                loss.backward()
                 optimizer.step()
                 optimizer.zero_grad()
                 monitor.step(loss=loss)
