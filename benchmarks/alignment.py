@@ -52,14 +52,16 @@ TARGETS = {"default_recall_1_e5_minilm_5000": 0.97, "pass_ratio": 2.0}
 def svd_uncentred(left: Floats, right: Floats, rows: Floats) -> Floats:
     """What one finds in many places: `svd(AᵀB)` as it is."""
     u, _, v = np.linalg.svd(left.T @ right, full_matrices=False)
-    return rows @ (u @ v)
+    found: Floats = rows @ (u @ v)
+    return found
 
 
 def svd_centred(left: Floats, right: Floats, rows: Floats) -> Floats:
     """Orthogonal Procrustes of centred rows, the target's mean added."""
     means = left.mean(0), right.mean(0)
     u, _, v = np.linalg.svd((left - means[0]).T @ (right - means[1]), full_matrices=False)
-    return (rows - means[0]) @ (u @ v) + means[1]
+    found: Floats = (rows - means[0]) @ (u @ v) + means[1]
+    return found
 
 
 def sklearn_ridge(left: Floats, right: Floats, rows: Floats) -> Floats:
@@ -224,7 +226,9 @@ def main() -> None:
         print(json.dumps(part if name == "pass" else {"cpu_seconds": part["cpu_seconds"]}, indent=1))
         if arguments.write:
             path: Path = arguments.write
-            held = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"targets": TARGETS, "parts": {}}
+            held: dict[str, Any] = {"targets": TARGETS, "parts": {}}
+            if path.is_file():
+                held = json.loads(path.read_text(encoding="utf-8"))
             held["parts"][name] = part
             write_whole(path, (json.dumps(held, indent=1) + "\n").encode())
 

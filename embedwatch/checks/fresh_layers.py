@@ -32,9 +32,10 @@ class FreshLayers(ModelCheck):
     mitigation = "Load the weights strictly; where layers were added on purpose, train them."
 
     def applies(self, snapshot: Snapshot) -> bool:
-        """Return whether the model as a whole was trained."""
+        """Return whether the model as a whole was trained, and is not in training now."""
         signs = snapshot.number("fresh_signs_ratio")
-        return super().applies(snapshot) and (signs is None or signs < FRESH)
+        trained = snapshot.provenance.training_step is None and (signs is None or signs < FRESH)
+        return trained and super().applies(snapshot)
 
     def reason(self, snapshot: Snapshot, measurement: Measurement) -> str:
         """Return the share."""

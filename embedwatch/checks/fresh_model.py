@@ -16,10 +16,6 @@ SIGNS = (
 )
 
 
-EARLY_STEPS = 100
-"""So many steps into a training a model may still look as it was drawn."""
-
-
 class FreshModel(ModelCheck):
     """The weights do not all look as they were drawn.
 
@@ -42,9 +38,8 @@ class FreshModel(ModelCheck):
     mitigation = "Load the weights strictly, or train the model."
 
     def applies(self, snapshot: Snapshot) -> bool:
-        """Return whether a model is examined that should have been trained: not at the start of its training."""
-        step = snapshot.provenance.training_step
-        return (step is None or step >= EARLY_STEPS) and super().applies(snapshot)
+        """Return whether a model is examined that should have been trained: not while it is."""
+        return snapshot.provenance.training_step is None and super().applies(snapshot)
 
     def reason(self, snapshot: Snapshot, measurement: Measurement) -> str:
         """Return the signs with their numbers."""

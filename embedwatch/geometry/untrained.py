@@ -171,7 +171,7 @@ def separate(rows: Tensor, known: Tensor, ordinary: Tensor, *, name: str) -> Sep
 
     Example:
         >>> separate(torch.tensor([1.0, 2.0, 3.0, 0.5]), torch.tensor([0.1, 0.2, 0.1]), torch.ones(4) > 0, name="norm")
-        Separation(name='norm', below=0.0, limit=0.2)
+        Separation(name='norm', below=0.0, limit=0.2...)
     """
     others = rows[ordinary & rows.isfinite()].sort().values
     sound = known[known.isfinite()]

@@ -17,7 +17,7 @@ from embedwatch import watch
 from embedwatch.cli import main
 from embedwatch.core import Provenance, Snapshot, Space, UsageError
 from embedwatch.exposition import SERVED, catalogue
-from embedwatch.operations.estimate import estimate, roles_of, specimen
+from embedwatch.operations.estimate import EXAMINED, estimate, roles_of, specimen
 from embedwatch.sinks.prometheus import Prometheus
 from embedwatch_model import ModelConfig, Transformer
 from tests.daemon.serving import ask, send, serving, until
@@ -29,6 +29,8 @@ LAYERS = 32
 PLACES, ATTENTION = 11, 8
 """What a Monitor finds: four layers, tokens, tokens with positions, the last norm, and four that are no modules; then
 the attention of some layers."""
+UNNAMED = 0.07
+"""More series are told of a model whose tokenizer is known than this one has, which comes without."""
 NEAR = 0.08
 """Share by which the estimate may lie above a training that gives no validation loss and the like."""
 UNASKED = 0.12
@@ -109,8 +111,8 @@ class TestCatalogue:
 
     def test_what_is_looked_for_is_found_in_names_and_texts(self) -> None:
         assert [entry["name"] for entry in shown("--grep", "WINDOW_rows$")] == ["embedwatch_window_rows"]
-        by_text = shown("--grep", "how many factors √D")
-        assert [entry["name"] for entry in by_text] == ["embedwatch_input_scale_power"]
+        by_text = shown("--grep", "how many factors √D lie between")
+        assert "embedwatch_input_scale_power" in [entry["name"] for entry in by_text]
 
     def test_units_are_those_of_the_metrics(self) -> None:
         units = {entry["name"]: entry["unit"] for entry in shown()}
@@ -144,14 +146,14 @@ class TestCatalogue:
 class TestEstimate:
     def test_a_deep_model_stays_within_the_budget(self, deep: tuple[Counter[str], int, int]) -> None:
         series, _, places = deep
-        assert places == PLACES + ATTENTION
+        assert places == PLACES + ATTENTION + len(EXAMINED)
         assert series.total() < BUDGET
 
     def test_it_is_what_a_real_monitor_exports(self, deep: tuple[Counter[str], int, int]) -> None:
         series, size, _ = deep
         made = estimate(places=PLACES, attention=ATTENTION)
-        assert series.total() <= made.total.series <= series.total() * (1 + NEAR)
-        assert size * (1 - NEAR) <= made.total.bytes <= size * (1 + 2 * NEAR)
+        assert series.total() <= made.total.series <= series.total() * (1 + NEAR + UNNAMED)
+        assert size * (1 - NEAR) <= made.total.bytes <= size * (1 + 2 * (NEAR + UNNAMED))
         wrong = {name: (made.families[name].series, count) for name, count in series.items() if name in made.families}
         apart = {
             name for name, (told, found) in wrong.items() if abs(told - found) > max(2, UNASKED * found)
@@ -192,7 +194,7 @@ class TestEstimate:
     def test_what_is_shown_adds_up(self) -> None:
         data = shown("--estimate", "--places", "12", "--models", "2")
         assert data["models"] == 2
-        assert sum(data["places"].values()) == 12 + ATTENTION
+        assert sum(data["places"].values()) == 12 + ATTENTION + len(EXAMINED)
         assert sum(family["series"] for family in data["families"].values()) == data["series"]
         assert sum(family["bytes"] for family in data["families"].values()) == data["bytes"]
         text = run("--estimate", "--places", "12", "--models", "2").stdout
@@ -228,8 +230,8 @@ class TestEstimate:
         assert shown("--estimate") == shown("--estimate", "--places", "10", "--models", "1", "--heads", "0")
 
     def test_few_places_are_those_that_a_monitor_always_has(self) -> None:
-        assert list(roles_of(2)) == ["watching", "training"]
-        assert roles_of(2, heads=5) == {"watching": 1, "training": 1}
+        assert list(roles_of(2)) == ["watching", "training", *EXAMINED]
+        assert roles_of(2, heads=5) == roles_of(2)
 
     @pytest.mark.parametrize(("name", "number"), [("places", 0), ("models", 0), ("heads", -1)])
     def test_numbers_out_of_range_are_refused(self, name: str, number: int) -> None:

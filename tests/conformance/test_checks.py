@@ -26,8 +26,9 @@ def test_reads_what_some_statistic_or_diagnostic_delivers(name: str) -> None:
     assert set(CHECKS[name].reads) <= delivered
 
 
-@pytest.mark.parametrize("name", CHECKS)
-def test_cites_exhibits_that_some_statistic_or_diagnostic_makes(name: str) -> None:
+@pytest.fixture(scope="module")
+def made() -> set[str]:
+    """Names of the exhibits that statistics and diagnostics make of their examples."""
     made = set()
     for statistic in registered(Statistic).values():
         for empty, batches in statistic.examples(0):
@@ -37,4 +38,9 @@ def test_cites_exhibits_that_some_statistic_or_diagnostic_makes(name: str) -> No
     for diagnostic in registered(Diagnostic).values():
         for subject in diagnostic.examples():
             made |= {exhibit.name for exhibit in diagnostic().examine(subject)[1]}
+    return made
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_cites_exhibits_that_some_statistic_or_diagnostic_makes(name: str, made: set[str]) -> None:
     assert set(CHECKS[name].exhibits) <= made

@@ -96,7 +96,7 @@ def test_attention_that_no_seam_sees_is_none_of_so_many_and_has_no_numbers() -> 
         assert monitor._attachment.attention.coverage() == {"own": (0, 3)}
         assert monitor.blind().keys() == {f"layers.{number}" for number in range(3)}
         assert all("attends in a way that nothing sees" in cause for cause in monitor.blind().values())
-        assert not any(place.startswith("layers") for place in monitor.snapshots)
+        assert not any(place.startswith("layers.") for place in monitor.snapshots)
         assert monitor.snapshots["tokens"].provenance.coverage == {"places_expected": 4, "places_seen": 1}
 
 

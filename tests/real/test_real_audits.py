@@ -76,7 +76,7 @@ def spaces(both: Audit, minilm: Path, texts: Path) -> dict[str, tuple[Audit, Arr
     }
     audits = {
         "tokens": Audit(both.spaces[:1]),
-        "sentences": Audit(both.spaces[1:]),
+        "sentences": Audit(tuple(each for each in both.spaces if each.snapshot.space.place == "sentences")),
         "word2vec": audit(word2vec),
         "glove": audit(glove),
     }
