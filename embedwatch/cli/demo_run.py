@@ -32,8 +32,9 @@ START_SECONDS = 180.0
 """So long the daemon may take to answer."""
 EVALUATION = "2s"
 """A window of the daemon: short, so that one sees something."""
-EVERY, WINDOW = 5, 20
-"""One step in so many is looked at; a window is so many steps."""
+EVERY, WINDOW, BUDGET = 5, 20, 0.1
+"""One step in so many is looked at, a window is so many steps, and all that may take this share of the time: more than
+in earnest, since steps of so small a model take milliseconds."""
 FOREVER = 10_000_000
 TEXTS, TEXTS_AT_ONCE = 2_000, 16
 FLUSH_SECONDS = 3.0
@@ -172,7 +173,7 @@ def _train(out: Path, act: Act, sinks: list[Sink | str], tell: Callable[[str], N
     tell("reading the documentation of this Python")
     trainer = open_run(out, settings)
     tell("training a Transformer of 2 layers; everything is watched")
-    watching = TrainerWatch(name="demo", every=EVERY, window=WINDOW, sinks=sinks)
+    watching = TrainerWatch(name="demo", every=EVERY, window=WINDOW, budget=BUDGET, sinks=sinks)
     trainer.callbacks.extend([_Demonstration(act, tell), watching])
     with watching:
         trainer.fit()

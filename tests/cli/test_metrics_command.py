@@ -36,9 +36,11 @@ NEAR = 0.08
 UNASKED = 0.25
 """Share of the verdicts that so short a training, of a model without a tokenizer, does not ask for."""
 NOT_EVERYWHERE = {
-    f"embedwatch_attention_{name}_ratio" for name in ("band", "learned_sink", "long_range", "start_over_middle")
+    *(f"embedwatch_attention_{name}_ratio" for name in ("band", "learned_sink", "long_range", "start_over_middle")),
+    "embedwatch_label_overflow_total",
 }
-"""What is measured of long texts only, or of models with sinks that are learned."""
+"""What is measured of long texts only, or of models with sinks that are learned; and labels of words, which need a
+tokenizer."""
 
 
 def run(*arguments: str) -> Result:
