@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 import torch
+from threadpoolctl import threadpool_limits
 
 from embedwatch.core.boundary import Boundary
 
@@ -116,6 +117,7 @@ class Evaluator:
     def _run(self) -> None:
         torch.ones(WARMED).sum()
         torch.set_num_threads(1)
+        threadpool_limits(1, user_api="openmp")  # of this thread alone: pools of other libraries, as that of faiss
         self._ready.set()
         self._go.wait()
         while True:

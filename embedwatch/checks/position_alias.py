@@ -12,7 +12,7 @@ class PositionAlias(ThresholdCheck):
     """Codes of places that are far apart lie further apart than those of neighbours."""
 
     name = "position_alias"
-    title = "distance of the nearest far place, over that of the neighbour"
+    title = "nearest far place over the neighbour"
     metric = "position_alias_neighbours"
     weighs = ("position_alias_lag", "position_alias_cosine")
     roles = ("positions",)

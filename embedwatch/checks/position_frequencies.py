@@ -15,7 +15,7 @@ class PositionFrequencies(ThresholdCheck):
     """What turns queries and keys turns as fast as the configuration says: θ and its scaling."""
 
     name = "position_frequencies"
-    title = "difference of frequencies from the configuration"
+    title = "frequencies off the configuration"
     metric = "position_frequency_error_ratio"
     weighs = ("position_base", "position_base_found", "position_stretch_found")
     roles = ("positions",)

@@ -216,9 +216,9 @@ class Source(_Section):
     """Label `model` of what is found there."""
     every: Duration = 300.0
     """How often it is looked at."""
-    deep: bool = False
+    deep: StrictBool = False
     """For checkpoints: run each model too, and examine what it does."""
-    length: Annotated[int, Field(ge=1, le=1_000_000_000)] | None = None
+    length: Annotated[StrictInt, Field(ge=1, le=1_000_000_000)] | None = None
     """For checkpoints: number of tokens that the model is to be used with."""
     texts: File | None = None
     """For checkpoints: a file of texts, one a line, for each model to read."""

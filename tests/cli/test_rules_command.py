@@ -130,6 +130,7 @@ class TestWhatIsPrinted:
 @needs_promtool
 class TestPromtool:
     @pytest.mark.usefixtures("theirs")
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "scope",
         [
@@ -150,6 +151,7 @@ class TestPromtool:
         code, said = promtool("test", "rules", "mine.test.yml", cwd=tmp_path)
         assert code == 0, said
 
+    @pytest.mark.slow
     def test_the_tests_bite(self, tmp_path: Path) -> None:
         """Rules of another scope than the tests fail them."""
         run("--selector", 'team="ml"', "--out", tmp_path / "mine.yml")

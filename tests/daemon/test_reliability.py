@@ -23,6 +23,7 @@ from embedwatch.core.errors import UsageError
 from embedwatch.core.snapshot import Space
 from embedwatch.course_maker import CourseMaker
 from embedwatch.daemon.heart import Full, Heart, HeartSettings
+from embedwatch.daemon.maps import MapRows
 from embedwatch.daemon.state_log import FRAME, HEADER, hides_transactions
 from embedwatch.daemon.store import FILE, Delivery, Store
 from embedwatch.parcels import Parcel, parcel_of_batch, parcel_of_window
@@ -131,7 +132,7 @@ def started(**settings: Any) -> Heart:
 
 
 def test_open_windows_are_bounded_until_they_close() -> None:
-    need = sum(each.memory(64) for each in CourseMaker().statistics("pooled"))
+    need = MapRows.memory(64) + sum(each.memory(64) for each in CourseMaker().statistics("pooled"))
     with closing(started(window_bytes=2 * need)) as heart:
         for place in ("a", "b", "a", "b"):
             heart.accept(batch(place, dimension=64, number=ord(place) + heart.status()["parcels"]["accepted"]))
@@ -157,7 +158,8 @@ def test_open_windows_count_after_a_restart(tmp_path: Path) -> None:
         heart.accept(batch("a", dimension=64))
         counted = heart.status()["open_windows"]
         heart.close()
-        assert counted["most_bytes"] == sum(each.memory(64) for each in CourseMaker().statistics("pooled"))
+        statistics = sum(each.memory(64) for each in CourseMaker().statistics("pooled"))
+        assert counted["most_bytes"] == MapRows.memory(64) + statistics
 
 
 def test_a_disk_that_takes_nothing_keeps_no_closed_window_in_memory(tmp_path: Path) -> None:

@@ -43,9 +43,7 @@ def test_a_wrong_base_raises_its_alert_and_the_next_sound_checkpoint_ends_it(tmp
     server._write({**server.settings, "sources": [source]})
     with (
         server as daemon,
-        PrometheusServer(
-            tmp_path, [daemon.address], rules=[hurried(tmp_path)], interval="500ms"
-        ) as prometheus,
+        PrometheusServer(tmp_path, [daemon.address], rules=[hurried(tmp_path)], interval="500ms") as prometheus,
     ):
         of_run = '{model="run",place="positions",segment="all"}'
         poll(lambda: prometheus.query(f"embedwatch_position_length{of_run}"), deadline=DEADLINE)

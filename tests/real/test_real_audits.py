@@ -27,7 +27,7 @@ from IsoScore.IsoScore import IsoScore
 from embedwatch import Audit, audit, load_subject, open_source
 from embedwatch.sources.subject import EncodedTexts
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.slow]
 ROOT = Path(__file__).parents[2]
 Array = np.ndarray[Any, Any]
 SPACES = ("sentences", "tokens", "word2vec", "glove")

@@ -55,7 +55,7 @@ def _print_head(terminal: Terminal, aligner: Aligner, report: Mapping[str, Any])
 def _print_candidates(terminal: Terminal, report: Mapping[str, Any]) -> None:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("")
-    table.add_column("way")
+    table.add_column("way", no_wrap=True)
     for name in COLUMNS:
         table.add_column(name, justify="right")
     raw, chosen = report["as_they_are"], report["chosen"]["method"]
