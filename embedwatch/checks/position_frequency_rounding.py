@@ -12,7 +12,7 @@ class PositionFrequencyRounding(ThresholdCheck):
     """Frequencies in the model are precise enough for the length: `L max |ω - round(ω)|` stays below 0.1 rad."""
 
     name = "position_frequency_rounding"
-    title = "phase off by rounding, in radians"
+    title = "phase off by rounding"
     metric = "position_phase_error"
     weighs = ("position_length",)
     roles = ("positions",)

@@ -254,7 +254,10 @@ def _of_diagnostics(place: str) -> Iterator[Measurement]:
     """Yield what is examined of a model at a place where it need not be run."""
     for diagnostic in registered(Diagnostic).values():
         if diagnostic.examines == SUBJECT and diagnostic.place == place and not diagnostic.runs_model:
-            yield from diagnostic().examine(next(iter(diagnostic.examples())))[0]
+            found = list(diagnostic().examine(next(iter(diagnostic.examples())))[0])
+            names = {measurement.name for measurement in found}
+            yield from found
+            yield from (metric.measure(1.0) for metric in diagnostic.metrics if metric.name not in names)
 
 
 def _of_examples(statistic: type[Statistic[Any]]) -> Sequence[Measurement]:
