@@ -10,7 +10,7 @@ import click
 
 from embedwatch.cli.exits import compared_status, tell_errors
 from embedwatch.cli.option_names import in_options
-from embedwatch.cli.options import POOLINGS, color_option, debug_option, json_option, quiet_option
+from embedwatch.cli.options import POOLINGS, color_option, debug_option, fails_from, json_option, quiet_option
 from embedwatch.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -105,13 +105,7 @@ def record_command(
 @click.argument("model", metavar="[MODEL]", required=False)
 @_embedding_options
 @click.option("--texts", metavar="FILE", help="The texts, where the canary was recorded without them.")
-@click.option(
-    "--fail-on",
-    type=click.Choice(["warn", "fail", "never"]),
-    default="warn",
-    show_default=True,
-    help="Exit with 1 if a verdict is this grave or graver.",
-)
+@fails_from("warn")
 @click.option("-v", "--verbose", is_flag=True, help="Print every measurement.")
 @json_option
 @quiet_option

@@ -15,6 +15,7 @@ from embedwatch.cli.option_names import in_options
 from embedwatch.cli.options import (
     color_option,
     debug_option,
+    fails_from,
     json_option,
     model_option,
     quiet_option,
@@ -43,13 +44,7 @@ __all__ = ["compare_command"]
 )
 @click.option("--by", metavar="COLUMN", help="Column with the segment of each row: compare each, and their mix.")
 @seed_option("Of the permutations.")
-@click.option(
-    "--fail-on",
-    type=click.Choice(["warn", "fail", "never"]),
-    default="warn",
-    show_default=True,
-    help="Exit with 1 if a verdict is this grave or graver.",
-)
+@fails_from("warn")
 @click.option("-v", "--verbose", is_flag=True, help="Print every measurement, the foreign rows and the cells.")
 @json_option
 @quiet_option

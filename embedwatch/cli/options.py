@@ -14,6 +14,7 @@ __all__ = [
     "color_option",
     "debug_option",
     "fail_on_option",
+    "fails_from",
     "json_option",
     "model_option",
     "quiet_option",
@@ -35,17 +36,21 @@ color_option = click.option(
     show_default=True,
     help="Colour the output; auto does so on a terminal only, and not where NO_COLOR is set.",
 )
-fail_on_option = click.option(
-    "--fail-on",
-    type=click.Choice(["warn", "fail", "never"]),
-    default="fail",
-    show_default=True,
-    help="Exit with 1 if a verdict is this grave or graver.",
-)
 debug_option = click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
 model_option = click.option(
     "--model", metavar="MODEL", help="The inputs are files of texts, one a line: encode them with this model."
 )
+
+
+def fails_from(
+    default: str | None, told: str = "Exit with 1 if a verdict is this grave or graver."
+) -> Callable[[Command], Command]:
+    """Return the option `--fail-on` with this default."""
+    grades = click.Choice(["warn", "fail", "never"])
+    return click.option("--fail-on", type=grades, default=default, show_default=default is not None, help=told)
+
+
+fail_on_option = fails_from("fail")
 
 
 def _check_seed(context: click.Context, option: click.Parameter, value: int) -> int:

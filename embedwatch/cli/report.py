@@ -22,6 +22,7 @@ from embedwatch.cli.option_names import in_options
 from embedwatch.cli.options import (
     color_option,
     debug_option,
+    fails_from,
     json_option,
     model_option,
     quiet_option,
@@ -74,10 +75,8 @@ OF_READING = ("pooling", "prefix", "kind", "select")
 @click.option("--words", metavar="FILE|NAME", help="Groups of words: a file, or a name of those that come along.")
 @click.option("--only", metavar="NAME", multiple=True, help="Keep this statistic, diagnostic, measurement or check.")
 @click.option("--skip", metavar="NAME", multiple=True, help="Leave out such a one; both are repeatable.")
-@click.option(
-    "--fail-on",
-    type=click.Choice(["warn", "fail", "never"]),
-    help="Exit with 1 if a verdict is this grave or graver; by default fail, and warn with --against and --pair.",
+@fails_from(
+    None, "Exit with 1 if a verdict is this grave or graver; by default fail, and warn with --against and --pair."
 )
 @json_option
 @quiet_option

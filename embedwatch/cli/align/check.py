@@ -10,7 +10,7 @@ import click
 from embedwatch.cli.audit import progress_bar
 from embedwatch.cli.exits import compared_status, tell_errors
 from embedwatch.cli.option_names import in_options
-from embedwatch.cli.options import POOLINGS, color_option, debug_option, json_option, quiet_option
+from embedwatch.cli.options import POOLINGS, color_option, debug_option, fails_from, json_option, quiet_option
 
 __all__ = ["check_command"]
 
@@ -36,13 +36,7 @@ __all__ = ["check_command"]
 @click.option("--pairs", type=int, default=4_000, show_default=True, help="Pairs that are searched, a sample of all.")
 @click.option("--gallery", type=int, metavar="ROWS", help="Rows of your index, for which recall is foretold.")
 @click.option("--towers", is_flag=True, help="Both sides are towers of one model (image and text, query and document).")
-@click.option(
-    "--fail-on",
-    type=click.Choice(["warn", "fail", "never"]),
-    default="warn",
-    show_default=True,
-    help="Exit with 1 if the verdict is this grave or graver.",
-)
+@fails_from("warn", "Exit with 1 if the verdict is this grave or graver.")
 @click.option("-v", "--verbose", is_flag=True, help="Print every measurement, the regions and the items served worst.")
 @json_option
 @quiet_option

@@ -10,7 +10,7 @@ import click
 from embedwatch.cli.audit import progress_bar
 from embedwatch.cli.exits import EXIT_JUDGED, EXIT_OK, is_grave
 from embedwatch.cli.option_names import in_options
-from embedwatch.cli.options import POOLINGS, color_option, debug_option, json_option, quiet_option
+from embedwatch.cli.options import POOLINGS, color_option, debug_option, fails_from, json_option, quiet_option
 
 if TYPE_CHECKING:
     from rich.console import Console as Terminal
@@ -38,13 +38,7 @@ SHOWN = 4
     show_default=True,
     help="Pair rows by number or by name; auto by name where both have names.",
 )
-@click.option(
-    "--fail-on",
-    type=click.Choice(["warn", "fail", "never"]),
-    default="warn",
-    show_default=True,
-    help="Exit with 1 if a group is this grave or graver.",
-)
+@fails_from("warn", "Exit with 1 if a group is this grave or graver.")
 @json_option
 @quiet_option
 @color_option
