@@ -1,12 +1,14 @@
-"""Files that are written whole or not at all."""
+"""Files and folders that are written whole or not at all."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["write_whole"]
+__all__ = ["write_folder_whole", "write_whole"]
 
 ANYBODY = 0o666
 """Less what the umask takes: as any new file."""
@@ -26,3 +28,34 @@ def write_whole(path: Path, content: bytes, *, mode: int = ANYBODY) -> None:
         growing.replace(path)
     finally:
         growing.unlink(missing_ok=True)
+
+
+def write_folder_whole(path: Path, files: Mapping[str, bytes]) -> None:
+    """Write a folder under another name, then rename it; one that is there goes aside until the new one is in place.
+
+    Raises:
+        OSError: if it cannot be written; what was there is left, and nothing beside it.
+    """
+    growing = path.with_name(f".{path.name}.{os.getpid()}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        growing.mkdir()
+        for name, content in files.items():
+            write_whole(growing / name, content)
+        _put(growing, path)
+    finally:
+        shutil.rmtree(growing, ignore_errors=True)
+
+
+def _put(growing: Path, path: Path) -> None:
+    if not path.exists():
+        growing.rename(path)
+        return
+    aside = path.with_name(f".{path.name}.{os.getpid()}.old")
+    path.rename(aside)
+    try:
+        growing.rename(path)
+    except OSError:
+        aside.rename(path)
+        raise
+    shutil.rmtree(aside, ignore_errors=True)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ from torch import Tensor
 from embedwatch.core.errors import EmbedwatchError, InputError
 from embedwatch.core.strict_json import strict_json
 from embedwatch.large_bytes import tensors_to_bytes
-from embedwatch.whole_files import write_whole
+from embedwatch.whole_files import write_folder_whole
 from embedwatch.window_states import read_tensors
 
 __all__ = ["ARRAYS", "MANIFEST", "check_target", "is_aligner", "read_folder", "write_folder"]
@@ -50,26 +48,11 @@ def write_folder(path: Path, about: Mapping[str, Any], arrays: Mapping[str, Tens
     content = tensors_to_bytes({name: each.detach().cpu().contiguous() for name, each in arrays.items()}, {})
     manifest = {"schema": SCHEMA, **about, "arrays": {"bytes": len(content), "blake2b": _digest(content)}}
     manifest[WHOLE] = _digest(_canonical(manifest))
-    growing = path.with_name(f".{path.name}.{os.getpid()}")
-    aside = path.with_name(f".{path.name}.{os.getpid()}.old")
+    text = json.dumps(manifest, ensure_ascii=False, allow_nan=False, indent=2)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        growing.mkdir()
-        write_whole(growing / ARRAYS, content)
-        write_whole(growing / MANIFEST, json.dumps(manifest, ensure_ascii=False, allow_nan=False, indent=2).encode())
-        if path.exists():
-            path.rename(aside)
-        try:
-            growing.rename(path)
-        except OSError:
-            if aside.exists():
-                aside.rename(path)
-            raise
+        write_folder_whole(path, {ARRAYS: content, MANIFEST: text.encode()})
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror or error}; check the folder") from error
-    finally:
-        for left in (growing, aside):
-            shutil.rmtree(left, ignore_errors=True)
 
 
 def read_folder(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:

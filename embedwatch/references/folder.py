@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,7 +19,7 @@ from embedwatch.references.kept_rows import KeptRows
 from embedwatch.references.origin import Origin
 from embedwatch.references.reference import Reference
 from embedwatch.sketches import ComparedStatistic, Frozen
-from embedwatch.whole_files import write_whole
+from embedwatch.whole_files import write_folder_whole
 from embedwatch.window_states import read_metadata, read_tensors, window_from, window_to_bytes
 
 __all__ = ["MANIFEST", "check_target", "is_reference", "load_reference", "save_reference"]
@@ -77,32 +75,8 @@ def save_reference(reference: Reference, path: Path, *, replace: bool = False) -
         "files": {name: {"bytes": len(data), "blake2b": _digest(data)} for name, data in content.items()},
     }
     manifest[DIGEST_OF_ALL] = _digest(_canonical(manifest))
-    growing = path.with_name(f".{path.name}.{os.getpid()}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        growing.mkdir()
-        for name, data in content.items():
-            write_whole(growing / name, data)
-        text = json.dumps(manifest, ensure_ascii=False, allow_nan=False, indent=2)
-        write_whole(growing / MANIFEST, text.encode())
-        _put(growing, path)
-    finally:
-        shutil.rmtree(growing, ignore_errors=True)
-
-
-def _put(growing: Path, path: Path) -> None:
-    """Rename a folder to a name that may be taken: the old one goes aside until the new one is there."""
-    if not path.exists():
-        growing.rename(path)
-        return
-    aside = path.with_name(f".{path.name}.{os.getpid()}.old")
-    path.rename(aside)
-    try:
-        growing.rename(path)
-    except OSError:
-        aside.rename(path)
-        raise
-    shutil.rmtree(aside, ignore_errors=True)
+    text = json.dumps(manifest, ensure_ascii=False, allow_nan=False, indent=2)
+    write_folder_whole(path, {**content, MANIFEST: text.encode()})
 
 
 def load_reference(path: Path) -> Reference:

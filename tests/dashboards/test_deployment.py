@@ -321,7 +321,7 @@ class TestSystemd:
 
     def unit(self, folder: Path, text: str = "") -> Path:
         """Write the unit with a program that is there."""
-        command = "/opt/embedwatch/bin/embedwatch"
+        command = "/usr/local/lib/embedwatch/bin/embedwatch"
         assert command in self.TEXT
         return written(folder, (text or self.TEXT).replace(command, sys.executable), UNIT.name)
 
