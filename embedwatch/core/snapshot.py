@@ -11,7 +11,7 @@ from typing import Any
 from embedwatch.core.errors import InputError
 from embedwatch.core.measurement import Measurement
 
-__all__ = ["ROLES", "SCHEMA", "Provenance", "Snapshot", "Space"]
+__all__ = ["OF_MODEL", "ROLES", "SCHEMA", "Provenance", "Snapshot", "Space"]
 
 SCHEMA = 1
 """Version of the JSON that a Snapshot writes. It grows when a field changes its meaning or goes away."""
@@ -36,6 +36,8 @@ ROLES = {
     "index": "an index that vectors are searched in",
 }
 """What sort of place a Space is."""
+OF_MODEL = ("positions", "scale", "vocabulary", "meaning", "layers", "generation")
+"""Roles of places that tell of a model itself, and not of rows: it is examined at its start and at checkpoints."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -18,7 +18,7 @@ from embedwatch.core.diagnostic import SUBJECT, Diagnostic
 from embedwatch.core.errors import UsageError
 from embedwatch.core.measurement import Measurement
 from embedwatch.core.registry import registered
-from embedwatch.core.snapshot import Provenance, Snapshot, Space
+from embedwatch.core.snapshot import OF_MODEL, Provenance, Snapshot, Space
 from embedwatch.core.verdict import Verdict
 from embedwatch.judging import Judge
 from embedwatch.sinks._publisher import MAX_SERIES, Publisher
@@ -34,7 +34,7 @@ MORE = "hidden"
 ATTENTION = "attention"
 HEAD = "head"
 """Stands for the role of one head: its vectors are judged as those of its layer are."""
-EXAMINED = ("positions", "scale", "vocabulary", "layers", "meaning")
+EXAMINED = tuple(role for role in OF_MODEL if role != "generation")
 """Roles of what is examined of each model without running it."""
 NAMES = {
     "watching": "monitor",
@@ -125,7 +125,7 @@ def roles_of(places: int, *, attention: int = 0, heads: int = 0) -> dict[str, in
     Example:
         >>> roles_of(8, heads=4)
         {'watching': 1, 'training': 1, 'token': 1, 'table': 1, 'tokens': 1, 'embedding': 1, 'hidden': 2, 'head': 8, \
-'positions': 1, 'scale': 1, 'vocabulary': 1, 'layers': 1, 'meaning': 1}
+'positions': 1, 'scale': 1, 'vocabulary': 1, 'meaning': 1, 'layers': 1}
     """
     found = Counter([*PLAN[:places], *[MORE] * (places - len(PLAN))])
     more = {ATTENTION: attention, HEAD: heads * found[MORE], **dict.fromkeys(EXAMINED, 1)}

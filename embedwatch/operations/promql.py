@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 
+from embedwatch.core.snapshot import OF_MODEL
 from embedwatch.exposition import SPACE_LABELS
 
 __all__ = ["BRIDGE", "IDENTITY", "PROCESS", "SELDOM", "by", "last", "look_up", "select"]
@@ -15,7 +16,7 @@ IDENTITY = (*PROCESS, *SPACE_LABELS)
 BRIDGE = 15
 """Minutes for which the last known value stands in for one that is missing. A series that ends would otherwise resolve
 its alert, as if all were well; within this time `EmbedwatchDown` or `EmbedwatchStale` takes over."""
-SELDOM = ("token_table", "positions", "scale", "vocabulary", "meaning", "layers", "generation")
+SELDOM = ("token_table", *OF_MODEL)
 """Places that are examined at the start, at checkpoints and at the end only: the age of their windows says nothing."""
 
 

@@ -12,14 +12,12 @@ from rich.text import Text
 from embedwatch.core.exhibit import Exhibit
 from embedwatch.core.measurement import Histogram, Measurement
 from embedwatch.core.sink import Sink
-from embedwatch.core.snapshot import Snapshot
+from embedwatch.core.snapshot import OF_MODEL, Snapshot
 from embedwatch.core.verdict import STATUSES, Verdict
 from embedwatch.sinks._blame import blamed, format_number, known_rows, one_line
 
 STYLES = {"fail": "bold red", "warn": "yellow", "unknown": "magenta", "ok": "green", "info": "dim"}
 INDENT = 10
-MODEL_ROLES = ("positions", "scale", "vocabulary", "meaning", "layers", "generation")
-"""Roles of places that tell of one model, and not of rows."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,7 @@ def print_paragraph(terminal: Terminal, content: str, style: str, *, indent: int
 
 def _heading(snapshot: Snapshot) -> Text:
     provenance = snapshot.provenance
-    facts = [] if provenance.role in MODEL_ROLES else [f"{provenance.rows:,} rows"]
+    facts = [] if provenance.role in OF_MODEL else [f"{provenance.rows:,} rows"]
     if provenance.dimension is not None:
         facts.append(f"{provenance.dimension}-d")
     if provenance.fingerprint:
