@@ -21,6 +21,7 @@ NOTHING, OTHER = "nothing", "other"
 PRECISIONS = ("float16", "bfloat16", "int8")
 """Coarser formats, from fine to coarse."""
 NEARLY_ALL = 0.99
+FEW = 1e-9
 CLOSE = 0.5
 """Share of the signs of a change that must be there for it to be named as the next nearest."""
 GRADES = {
@@ -29,8 +30,9 @@ GRADES = {
     "drift_variance_ratio": (1, 0.05, 0.25),
     "drift_rank_ratio": (1, 0.05, 0.25),
     "drift_norm_ratio": (1, 0.01, 0.05),
+    "transformation_moved_ratio": (0, 0.07, 0.25),
 }
-"""No change, and from where the check `drift` warns and fails."""
+"""No change, and from where it is large enough to warn and to fail: those of the check `drift`, and rows that moved."""
 OF_REGIONS = ("common", "gone", "lost", "moved")
 PLAIN = {
     "foreign": "drift_foreign_ratio",
@@ -47,6 +49,7 @@ WORDS = {
     "common": "{:.0%} of the shift is common to all regions",
     "concentration": "the mean is {:.3g} times as strong beside the variance",
     "emptied": "{:.0f} more directions are empty",
+    "emptier": "{:.0%} of what moved left such regions",
     "filled": "directions that were empty hold {:.3g} times what they held",
     "foreign": "{:.1%} of the rows or more are foreign",
     "gone": "regions that held {:.1%} of the rows lost nearly all of them",
@@ -195,13 +198,14 @@ CHANGES = (
         (Sign("concentration", 1.35), Sign("aside", most=0.06), *KEPT),
         "Stop what trains or averages the vectors, and go back to those of the reference.",
     ),
-    Change("content", "a topic is gone", (Sign("gone", 0.02),), GONE),
+    Change("content", "a topic is gone", (Sign("gone", 0.02), Sign("emptier", 0.2)), GONE),
     Change("content", "new content came", (Sign("foreign", 0.035),), NEW),
     Change("mix", "the mix of topics changed", (Sign("moved", 0.15), Sign("aside", 0.03)), MIX),
     Change("content", "new content came", (Sign("foreign", 0.015), Sign("tail", 1.025), Sign("lead", most=0.995)), NEW),
     Change("content", "a topic is gone", (Sign("lost", 0.02), Sign("aside", 0.03)), GONE),
     Change("mix", "the mix of topics changed", (Sign("moved", 0.07), Sign("aside", 0.03)), MIX),
     Change("content", "new content came", (Sign("foreign", 0.01),), NEW),
+    Change("mix", "the mix of topics changed", (Sign("moved", 0.05), Sign("aside", 0.03)), MIX),
 )
 """The first whose signs are all met names the change."""
 OF_DATA = ("content", "mix")
@@ -214,7 +218,7 @@ class WhatChanged(Check):
     One of: truncation, rotation, model, normalisation, precision, rank, pooling, noise, settings, norms, collapse,
     content, mix; nothing; other. Truncation, normalisation and precision are told always; the others where
     `drift_p_value` is at or below the level, in three windows in a row where there is a History. Content and mix warn
-    and fail at the sizes at which `drift` does; everything else is a change of the way from input to vectors, and warns
+    and fail at the sizes at which `drift` does, or where 7 and 25 % of the rows went to other regions; everything else is a change of the way from input to vectors, and warns
     however small it is. Lower precision alone, which the p-value does not show, is told and alarms nobody. A window of
     unpaired rows cannot tell everything: the next nearest name is said, and what would settle it.
 
@@ -327,8 +331,10 @@ def _numbers(snapshot: Snapshot) -> Numbers:
     unit = [snapshot.number("transformation_unit_ratio", side=side) for side in ("reference", "window")]
     norm = snapshot.number("transformation_norm_ratio")
     precision = _precision(snapshot, "reference"), _precision(snapshot, "window")
+    gone, moved = numbers["gone"], numbers["moved"]
     return {
         **numbers,
+        "emptier": None if gone is None or moved is None else gone / max(gone, moved, FEW),
         "emptied": None if empty[0] is None or empty[1] is None else empty[1] - empty[0],
         "unit": None if unit[0] is None or unit[1] is None else unit[1] - unit[0],
         "norm": norm,

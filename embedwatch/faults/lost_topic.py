@@ -20,7 +20,7 @@ class LostTopic(Fault):
     strengths = (0.05, 0.1, 0.2, 0.5)
     measures = "share of the rows that it had"
     found_by = ("drift", "what_changed")
-    names = ("content",)
+    names = ("content", "mix")
     unseen = "What is missing leaves no row to look at: a few percent less here and more elsewhere is what chance does."
     paired = False
 

@@ -135,6 +135,8 @@ def test_no_content_fills_directions_that_the_model_leaves_empty(more: dict[str,
         ("content", {"moved": 0.12, "aside": 0.06, "gone": 0.0, "lost": 0.05}),  # a fifth is gone, by regions across
         ("mix", {"moved": 0.19, "aside": 0.07, "gone": 0.0, "lost": 0.07}),  # half of the space has a third
         ("mix", {"moved": 0.1, "aside": 0.04, "gone": 0.0, "lost": 0.0}),
+        ("mix", {"moved": 0.06, "aside": 0.04, "gone": 0.0, "lost": 0.0, "drift_centroid_ratio": 0.06}),
+        ("mix", {"moved": 0.2, "aside": 0.05, "gone": 0.022, "lost": 0.05}),  # one small region is empty by chance
         ("content", {"moved": 0.03, "aside": 0.01, "drift_foreign_ratio": 0.012}),  # a new topic
     ],
 )
@@ -166,10 +168,13 @@ def test_a_coarse_reference_stays_as_it_was() -> None:
 
 
 def test_sizes_are_graded_as_drift_grades_them() -> None:
-    assert {size.metric: (size.none, size.warn, size.fail) for size in SIZES} == GRADES
+    shared = {name: sizes for name, sizes in GRADES.items() if name.startswith("drift_")}
+    assert {size.metric: (size.none, size.warn, size.fail) for size in SIZES} == shared
     mix = SIGNATURES["mix"]
-    assert judged({**mix, "drift_p_value": 0.002}).status == "ok"
-    assert judged({**mix, **SURE}).status == "warn"
+    few = {**mix, **SURE, "drift_centroid_ratio": 0, "moved": 0.06}
+    assert judged(few).status == "ok"
+    assert judged({**few, "moved": 0.08}).status == "warn"
+    assert judged({**few, "moved": 0.3}).status == "fail"
     assert judged({**mix, **SURE, "drift_centroid_ratio": 0.3}).status == "fail"
     assert judged({**mix, **SURE}).evidence.exhibits == ("foreign_rows", "cells_gained", "cells_lost")
 

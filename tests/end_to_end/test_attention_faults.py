@@ -107,6 +107,8 @@ def test_positions_that_are_switched_off_in_a_decoder(positions: str) -> None:
     expected = {("attention_order", FIRST, "warn"): 20}
     if positions in TABLES:
         expected["position_balance", "embedding.tokens.weight", "fail"] = 10
+    if positions == "learned":
+        expected["position_dead", "positions", "fail"] = 0  # told from the table itself, before anything ran
     assert training.found == expected
     assert "two near keys the same logit" in training.first("attention_order").reason
 
@@ -115,7 +117,8 @@ def test_positions_that_are_switched_off_in_a_decoder(positions: str) -> None:
 def test_positions_that_are_switched_off_in_an_encoder(positions: str) -> None:
     training = watched(steps=30, positions=positions, dropout=0.0, start=without_places, **encoder_options())
     assert places(training, "attention_order") == {FIRST, SECOND}, "a bag of words at any depth"
-    assert training.checks == {"attention_order", *(["position_balance"] if positions in TABLES else [])}
+    tables = {"sinusoidal": {"position_balance"}, "learned": {"position_balance", "position_dead"}}
+    assert training.checks == {"attention_order", *tables.get(positions, ())}
 
 
 def ten_times(model: Transformer) -> None:
@@ -154,17 +157,18 @@ def cut_off(model: Transformer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "step"),
+    ("options", "step", "empty"),
     [
-        ({"start": silenced, "after_step": silenced}, 10),
-        ({"start": cut_off}, 10),
-        ({"after_step": since(silenced, at=35)}, 50),
+        ({"start": silenced, "after_step": silenced}, 10, 0),
+        ({"start": cut_off}, 10, None),
+        ({"after_step": since(silenced, at=35)}, 50, 60),
     ],
     ids=["zero weights", "zero values", "in the middle"],
 )
-def test_a_head_that_puts_nothing_out(options: dict[str, Any], step: int) -> None:
+def test_a_head_that_puts_nothing_out(options: dict[str, Any], step: int, empty: int | None) -> None:
     training = watched(steps=60, **options)
-    assert training.found == {("attention_dead_heads", SECOND, "warn"): step}
+    weights = {} if empty is None else {("empty_units", "layers", "warn"): empty}  # at the start, or when it was saved
+    assert training.found == {("attention_dead_heads", SECOND, "warn"): step, **weights}
     assert "25% of the heads" in training.first("attention_dead_heads").reason
 
 
