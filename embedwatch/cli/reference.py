@@ -80,11 +80,11 @@ def create_command(
     """
     from embedwatch.cli.terminals import open_terminals
     from embedwatch.core.boundary import Boundary
-    from embedwatch.references import check_target, create_reference, load_reference, save_reference
+    from embedwatch.references import FOLDER, create_reference, load_reference, save_reference
 
     _, errors = open_terminals(color)
     target, boundary = Path(output), Boundary()
-    check_target(target, replace=replace)  # before hours of reading
+    FOLDER.check_target(target, replace=replace)  # before hours of reading
     progress = None if quiet or as_json or not errors.is_terminal else progress_bar(errors)
     with in_options(create_command):
         made = create_reference(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,50 +11,40 @@ from torch import Tensor
 
 from embedwatch.core.boundary import Boundary
 from embedwatch.core.errors import EmbedwatchError, InputError
-from embedwatch.core.strict_json import strict_json
+from embedwatch.hashed_folder import HashedFolder
 from embedwatch.large_bytes import tensors_to_bytes
 from embedwatch.references.fitting import compared_statistics
 from embedwatch.references.kept_rows import KeptRows
 from embedwatch.references.origin import Origin
 from embedwatch.references.reference import Reference
 from embedwatch.sketches import ComparedStatistic, Frozen
-from embedwatch.whole_files import write_folder_whole
 from embedwatch.window_states import read_metadata, read_tensors, window_from, window_to_bytes
 
-__all__ = ["MANIFEST", "check_target", "is_reference", "load_reference", "save_reference"]
+__all__ = ["FOLDER", "MANIFEST", "is_reference", "load_reference", "save_reference"]
 
-SCHEMA = 1
 MANIFEST = "reference.json"
 MAPS, CALIBRATING, WHOLE, ROWS = "maps.safetensors", "calibrating.safetensors", "whole.safetensors", "rows.safetensors"
 FILES = (MAPS, CALIBRATING, WHOLE)
 STATES, NAMES = "states", "names"
-DIGEST_OF_ALL = "blake2b"
-"""Hash of everything else in the manifest."""
 MOST_BYTES = 2 << 30
-"""Of one file. At D = 4,096 the maps take 400 MB."""
-MOST_MANIFEST = 4 << 20
-DIGEST = 16
+"""Of one part of a state. At D = 4,096 the maps take 400 MB."""
+FOLDER = HashedFolder(
+    manifest=MANIFEST,
+    noun="a reference",
+    command="embedwatch reference create",
+    usage="embedwatch reference create SOURCE -o DIR",
+    again="create it again",
+)
 
 
 def is_reference(path: Path) -> bool:
     """Return whether there is a reference."""
-    return (path / MANIFEST).is_file()
-
-
-def check_target(path: Path, *, replace: bool) -> None:
-    """Refuse a path where something is that a reference does not replace.
-
-    Raises:
-        InputError: saying what is there.
-    """
-    if path.exists() and not (replace and is_reference(path)):
-        what = "a reference; --replace replaces it" if is_reference(path) else "something else; choose another name"
-        raise InputError(f"{path} must not exist, got {what}")
+    return FOLDER.is_there(path)
 
 
 def save_reference(reference: Reference, path: Path, *, replace: bool = False) -> None:
     """Write a reference under another name, then rename it."""
-    check_target(path, replace=replace)
+    FOLDER.check_target(path, replace=replace)
     content = {
         MAPS: _pack({name: dict(arrays) for name, arrays in reference.maps.items()}, {}),
         CALIBRATING: _states(reference.calibrating, with_rows=reference.kept is not None),
@@ -68,25 +57,16 @@ def save_reference(reference: Reference, path: Path, *, replace: bool = False) -
             {name: array.cpu().contiguous() for name, array in arrays.items()},
             {NAMES: json.dumps({str(number): name for number, name in kept.names.items()})},
         )
-    manifest = {
-        "schema": SCHEMA,
+    about = {
         "origin": reference.origin.to_json(),
         "whole": {"rows": reference.whole.rows, "ended": reference.whole.ended},
-        "files": {name: {"bytes": len(data), "blake2b": _digest(data)} for name, data in content.items()},
     }
-    manifest[DIGEST_OF_ALL] = _digest(_canonical(manifest))
-    text = json.dumps(manifest, ensure_ascii=False, allow_nan=False, indent=2)
-    write_folder_whole(path, {**content, MANIFEST: text.encode()})
+    FOLDER.write(path, about, content, replace=replace)
 
 
 def load_reference(path: Path) -> Reference:
     """Read a reference; nothing in it is believed before it is checked."""
-    if not is_reference(path):
-        what = "nothing" if not path.exists() else "something else"
-        raise InputError(
-            f"{path} must be a folder that `embedwatch reference create` wrote, got {what}; "
-            "create one with `embedwatch reference create SOURCE -o DIR`"
-        )
+    FOLDER.check_source(path)
     try:
         return _load(path)
     except EmbedwatchError as error:
@@ -96,13 +76,8 @@ def load_reference(path: Path) -> Reference:
 
 
 def _load(path: Path) -> Reference:
-    manifest = _manifest(path / MANIFEST)
+    manifest, data = FOLDER.read(path, needed=FILES, known=(ROWS,))
     origin = Origin.from_json(_mapping(manifest, "origin"))
-    described = _mapping(manifest, "files")
-    missing = [name for name in FILES if name not in described]
-    if missing or not set(described) <= {*FILES, ROWS}:
-        raise _damaged(missing[0] if missing else "another file")
-    data = {name: _file(path / name, _mapping(described, name)) for name in described}
     maps = {name: Frozen(arrays) for name, arrays in _unpack(read_tensors(data[MAPS])).items()}
     kinds = compared_statistics()
     states = read_metadata(data[CALIBRATING], STATES)
@@ -174,42 +149,6 @@ def _unpack(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
         group, _, name = key.partition("/")
         found.setdefault(group, {})[name] = array
     return found
-
-
-def _manifest(path: Path) -> dict[str, Any]:
-    if path.stat().st_size > MOST_MANIFEST:
-        raise _damaged(path.name)
-    found = strict_json(path.read_bytes().decode("utf-8", "replace"), path.name)
-    if not isinstance(found, dict):
-        raise _damaged(path.name)
-    if found.get("schema") != SCHEMA:
-        raise InputError(
-            f"the schema must be {SCHEMA}, got {found.get('schema')!r}; use the version of embedwatch that wrote it"
-        )
-    if found.pop(DIGEST_OF_ALL, None) != _digest(_canonical(found)):
-        raise InputError(f"{path.name} must be as it was written, got other values; copy it again, or create it again")
-    return found
-
-
-def _canonical(manifest: Mapping[str, Any]) -> bytes:
-    return json.dumps(manifest, sort_keys=True).encode()
-
-
-def _file(path: Path, described: Mapping[str, Any]) -> bytes:
-    """Return the content of a file, which must be what was written."""
-    if not path.is_file():
-        raise InputError(f"{path.name} must be there, got none; copy the folder whole, or create it again")
-    size, wanted = path.stat().st_size, described.get("bytes")
-    if size != wanted or size > MOST_BYTES:
-        raise InputError(f"{path.name} must have {wanted} bytes, got {size}; copy it again, or create it again")
-    data = path.read_bytes()
-    if _digest(data) != described.get("blake2b"):
-        raise InputError(f"{path.name} must be as it was written, got other bytes; copy it again, or create it again")
-    return data
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.blake2b(data, digest_size=DIGEST).hexdigest()
 
 
 def _mapping(data: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -75,13 +75,13 @@ def fit_command(
       embedwatch align fit ./new-model ./old-model --text texts.txt -o bridge
     """
     from embedwatch.align.fitting import fit_aligner
-    from embedwatch.align.folder import check_target
+    from embedwatch.align.folder import FOLDER
     from embedwatch.align.pair_inputs import Recipe
     from embedwatch.cli.terminals import open_terminals
 
     terminal, errors = open_terminals(color)
     progress = None if quiet or as_json or not errors.is_terminal else progress_bar(errors)
-    check_target(Path(output), replace=replace)  # before hours of reading
+    FOLDER.check_target(Path(output), replace=replace)  # before hours of reading
     recipes = tuple(
         Recipe(options.pop(f"{side}_pooling"), options.pop(f"{side}_prefix"), kind, options.pop(f"{side}_select"))
         for side in ("left", "right")
