@@ -2,12 +2,14 @@
 
 Run from the root of the repository:
 
-    python -m benchmarks.alignment [--only models pass] [--wordnet FOLDER] [--rows 1000000] [--write FILE]
+    python -m benchmarks.alignment [--only models pass scale] [--wordnet FOLDER] [--rows 1000000] [--write FILE]
 
 `models`: sentences of the standard library's docstrings and glosses of WordNet, encoded once by multilingual-e5-small
 and all-MiniLM-L6-v2 as `python -m benchmarks.detection` does, and kept where it keeps them. Anchors are drawn several
 times; 2,000 further pairs search one another. `pass`: CPU time of a pass over pairs of 384 dimensions as a ratio
-to the matrix products in it, in one run, block by block in turn, and its memory.
+to the matrix products in it, in one run, block by block in turn, and its memory. `scale`: memory and CPU time of the
+same pass over ten thousand and over ten million pairs, each in a process of its own. `ladder` and `names` are made by
+`python -m benchmarks.alignment_ladder` and `python -m benchmarks.alignment_names`.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +46,8 @@ GALLERY = 2_000
 ANCHORS = (100, 300, 1_000, 5_000)
 DRAWS = 3
 BLOCK = 8_192
+SCALES = (10_000, 10_000_000)
+"""Pairs of the two passes that are set beside one another."""
 DIMENSION = 384
 WARM_ROWS = 200_000
 """After so many rows memory has its size: what it holds more at the end would grow with the rows."""
@@ -204,10 +209,59 @@ def one_pass(rows: int) -> dict[str, Any]:
     }
 
 
+def scaled(rows: int) -> dict[str, Any]:
+    """Return memory and CPU seconds of a pass over so many pairs, made block by block, and of a map fitted on them."""
+    torch.set_num_threads(1)
+    draw = torch.Generator().manual_seed(0)
+    noise = torch.randn(BLOCK, DIMENSION, generator=draw)
+    reading = AnchorPass(DIMENSION, DIMENSION, expected=rows)
+    before, spent = anonymous_memory(), 0.0
+    for at in range(0, rows, BLOCK):
+        left = torch.randn(min(BLOCK, rows - at), DIMENSION, generator=draw)
+        right = left.roll(1, 1) + noise[: len(left)]
+        batch = PairBatch(left, right, torch.arange(at, at + len(left)))
+        start = time.process_time()
+        reading.add(batch)
+        spent += time.process_time() - start
+    found = reading.anchors()
+    start = time.process_time()
+    fitted = fit_map("procrustes", Training(found.all, found.kept, "query"))
+    mapped = fitted.apply(found.held.left)
+    recall = recall_at(find(mapped, found.held.right, torch.arange(len(found.held))).ranks, 1)
+    return {
+        "rows": rows,
+        "fitted": found.all.number,
+        "judging": len(found.held),
+        "recall_1": round(recall, 4),
+        "pass_cpu_seconds": round(spent, 2),
+        "fit_cpu_seconds": round(time.process_time() - start, 2),
+        "megabytes_before": round(before / 2**20, 1),
+        "megabytes_at_most": round(peak_memory() / 2**20, 1),
+    }
+
+
+def peak_memory() -> int:
+    """Return the most resident memory that this process ever had, in bytes (Linux)."""
+    for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def scale() -> dict[str, Any]:
+    """Return what passes over few and many pairs take, each in a fresh process."""
+    lines = []
+    for rows in SCALES:
+        with get_context("spawn").Pool(1) as pool:
+            lines.append(pool.apply(scaled, (rows,)))
+        print(json.dumps(lines[-1]), flush=True)
+    return {"dimension": DIMENSION, "lines": lines}
+
+
 def main() -> None:
     """Run the parts that are asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("--only", nargs="+", choices=["models", "pass"], default=["models", "pass"])
+    parser.add_argument("--only", nargs="+", choices=["models", "pass", "scale"], default=["models", "pass"])
     parser.add_argument("--wordnet", type=Path, default=WORDNET, help="folder of WordNet, with data.noun")
     parser.add_argument("--rows", type=int, default=1_000_000, help="pairs of the pass")
     parser.add_argument("--write", type=Path, metavar="FILE", help="put the parts into this file")
@@ -215,7 +269,12 @@ def main() -> None:
     torch.set_num_threads(1)
     for name in arguments.only:
         started = time.process_time()
-        found = models(arguments.wordnet) if name == "models" else one_pass(arguments.rows)
+        parts: dict[str, Callable[[], dict[str, Any]]] = {
+            "models": lambda: models(arguments.wordnet),
+            "pass": lambda: one_pass(arguments.rows),
+            "scale": scale,
+        }
+        found = parts[name]()
         part = {
             "date": datetime.now(timezone.utc).date().isoformat(),
             "machine": f"{os.cpu_count()} cores, {platform.machine()}",
@@ -223,7 +282,7 @@ def main() -> None:
             "cpu_seconds": round(time.process_time() - started),
             **found,
         }
-        print(json.dumps(part if name == "pass" else {"cpu_seconds": part["cpu_seconds"]}, indent=1))
+        print(json.dumps({"cpu_seconds": part["cpu_seconds"]} if name == "models" else part, indent=1))
         if arguments.write:
             path: Path = arguments.write
             held: dict[str, Any] = {"targets": TARGETS, "parts": {}}

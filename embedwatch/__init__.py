@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from embedwatch.align.fitting import fit_aligner
     from embedwatch.align.mixed import find_mixed
     from embedwatch.align.mixed_results import Mixed
+    from embedwatch.align.probing import Bridge
     from embedwatch.auditing import Audit, audit
     from embedwatch.batch import AttentionBatch, PairBatch, TokenBatch, TrainingStep, VectorBatch
     from embedwatch.canary import Canary
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from embedwatch.drills.drilling import drill
     from embedwatch.drills.results import Drill
     from embedwatch.index_health import examine_index
+    from embedwatch.index_watch import IndexWatch
     from embedwatch.interventions import renormalize_tokens
     from embedwatch.judging import Judge
     from embedwatch.loading import Subject, load_subject
@@ -64,6 +66,7 @@ _HOMES = {
     "embedwatch.align.fitting": ("fit_aligner",),
     "embedwatch.align.mixed": ("find_mixed",),
     "embedwatch.align.mixed_results": ("Mixed",),
+    "embedwatch.align.probing": ("Bridge",),
     "embedwatch.auditing": ("Audit", "audit"),
     "embedwatch.batch": ("AttentionBatch", "PairBatch", "TokenBatch", "TrainingStep", "VectorBatch"),
     "embedwatch.canary": ("Canary",),
@@ -97,6 +100,7 @@ _HOMES = {
     "embedwatch.drills.drilling": ("drill",),
     "embedwatch.drills.results": ("Drill",),
     "embedwatch.index_health": ("examine_index",),
+    "embedwatch.index_watch": ("IndexWatch",),
     "embedwatch.interventions": ("renormalize_tokens",),
     "embedwatch.judging": ("Judge",),
     "embedwatch.loading": ("Subject", "load_subject"),
@@ -112,6 +116,7 @@ __all__ = [
     "Aligner",
     "AttentionBatch",
     "Audit",
+    "Bridge",
     "Canary",
     "Check",
     "Comparison",
@@ -123,6 +128,7 @@ __all__ = [
     "Exhibit",
     "Histogram",
     "History",
+    "IndexWatch",
     "InputError",
     "Judge",
     "Limit",

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from embedwatch.checks.drift import LEVEL
+from embedwatch.comparison import Comparison, Side
 from embedwatch.core.boundary import Boundary, OnError
 from embedwatch.core.check import Check
 from embedwatch.core.errors import InputError, UsageError
@@ -20,20 +20,17 @@ from embedwatch.core.exhibit import NO_ID, Exhibit
 from embedwatch.core.registry import registered
 from embedwatch.core.snapshot import Snapshot, Space
 from embedwatch.core.source import Source
-from embedwatch.core.verdict import STATUSES, Status, Verdict, worst
 from embedwatch.geometry.truncation import looks_leading
 from embedwatch.judging import Judge
 from embedwatch.reading import PEEK_ROWS, Given, Progress, RowReader, coarser, open_rows
 from embedwatch.references import Reference, is_reference, load_reference
 from embedwatch.references.creating import reference_of
-from embedwatch.segmenting import Segmented, compare_segments
+from embedwatch.segmenting import compare_segments
 from embedwatch.stats.validity import Validity
 from embedwatch.window import Window
 
-__all__ = ["COMPARISON_SCHEMA", "Comparison", "Side", "compare"]
+__all__ = ["Comparison", "compare"]
 
-COMPARISON_SCHEMA = 1
-"""Version of the JSON that a Comparison writes."""
 LEAST_LEVEL = 0.0005
 """The smallest level that the most permutations can tell."""
 FINE_LEVEL = 0.005
@@ -43,84 +40,6 @@ LEVELLED = ("drift", "what_changed")
 """Checks that take the level."""
 MANY_LOST = 0.01
 """Share of rows with NaN or Inf from which a reader is told."""
-
-
-@dataclass(frozen=True)
-class Side:
-    """One of the two sources, as it was read."""
-
-    label: str
-    rows: int
-    fingerprint: str
-    notes: tuple[str, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        return {"label": self.label, "rows": self.rows, "fingerprint": self.fingerprint, "notes": list(self.notes)}
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """What a comparison found: the second source as a Space, judged against the first.
-
-    Args:
-        reference: the first source.
-        snapshot: measurements of the second beside it.
-        verdicts: whether they differ.
-        exhibits: which rows and regions.
-        level: share of healthy pairs that may be called different.
-        seconds: that it took.
-        errors: exceptions of ours that were counted: (stage, name, number).
-        segmented: the comparisons of segments, where it was asked for; the whole then has the old shares of these.
-    """
-
-    reference: Side
-    snapshot: Snapshot
-    verdicts: tuple[Verdict, ...]
-    exhibits: tuple[Exhibit, ...]
-    level: float
-    seconds: float
-    errors: tuple[tuple[str, str, int], ...] = ()
-    segmented: Segmented | None = None
-
-    @property
-    def all_verdicts(self) -> tuple[Verdict, ...]:
-        """The verdicts of the whole, then those of segments."""
-        parts = () if self.segmented is None else self.segmented.segments.values()
-        return (*self.verdicts, *(verdict for part in parts for verdict in part.verdicts))
-
-    @property
-    def status(self) -> Status:
-        """The gravest verdict, segments too; `unknown` where nothing could be judged."""
-        return worst([verdict.status for verdict in self.all_verdicts if verdict.status != "unknown"])
-
-    def counts(self) -> dict[str, int]:
-        """Return the number of verdicts by status, segments too."""
-        found = Counter(verdict.status for verdict in self.all_verdicts)
-        return {status: found[status] for status in reversed(STATUSES)}
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON types."""
-        return {
-            "schema": COMPARISON_SCHEMA,
-            "status": self.status,
-            "counts": self.counts(),
-            "level": self.level,
-            "reference": self.reference.to_json(),
-            "snapshot": self.snapshot.to_json(),
-            "verdicts": [verdict.to_json() for verdict in self.verdicts],
-            "exhibits": [exhibit.to_json() for exhibit in self.exhibits],
-            "errors": [{"stage": stage, "name": name, "count": count} for stage, name, count in self.errors],
-            "seconds": self.seconds,
-            **({} if self.segmented is None else self._segments()),
-        }
-
-    def _segments(self) -> dict[str, Any]:
-        found = self.segmented
-        if found is None:
-            return {}
-        parts = {name: part.to_json() for name, part in found.segments.items()}
-        return {"by": found.by, "segments": parts, "left_out": dict(found.left_out)}
 
 
 def compare(

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from embedwatch.align.probing import Bridge
 from embedwatch.batch import TrainingStep, VectorBatch
 from embedwatch.calibration import USUAL_BUDGET
 from embedwatch.core.boundary import Boundary
@@ -65,6 +66,7 @@ class Courses:
         joining: with the other ranks of a training; `None` where there are none.
         references: by place, what its rows are compared with.
         alarms: false alarms that are accepted over time.
+        bridge: over which its vectors go.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class Courses:
         joining: Joining | None = None,
         references: Mapping[str, Reference] | None = None,
         alarms: str = USUAL_BUDGET,
+        bridge: Bridge | None = None,
     ) -> None:
         self._model, self._attachment, self._boundary = model, attachment, boundary
         self._joining = joining
@@ -92,7 +95,7 @@ class Courses:
             compared=lambda: sum(course.beside() is not None for course in self._courses.values()),
         )
         self._judge = self._maker.judge(boundary)
-        self._diagnoses = Diagnoses(model, tokenizer, self._judge, boundary, only=only, skip=skip)
+        self._diagnoses = Diagnoses(model, tokenizer, self._judge, boundary, only=only, skip=skip, bridge=bridge)
         self.urgent = False
         """Whether something was seen that should not wait for the end of the window: the first rows that are not
         finite at a place, or the first such loss."""
@@ -204,12 +207,13 @@ class Courses:
             sum(statistic.memory(self.dimension) for statistic in course.window.statistics.values())
             for course in list(self._courses.values())
         ]
-        return sum(held) + max(held, default=0)
+        return sum(held) + max(held, default=0) + self._diagnoses.memory()
 
     def expect(self) -> None:
         """Tell the sinks what will come."""
         courses = [course for place, course in self._courses.items() if place != WATCHING]
         snapshots = [*(course.expected() for course in courses), self._own.expected(self._attachment.expected)]
+        snapshots += self._diagnoses.expected()
         for sink, _ in self._sinks:
             with self._boundary.guard("sink", sink.name):
                 sink.expect(snapshots)
@@ -277,6 +281,18 @@ class Courses:
         if self._joining is not None and not self._joining.ranks.first:
             return []
         return self._diagnoses.run(self._attachment.model, self._deliver, step=step, **asked)
+
+    def embedded(self, *, start: bool = False) -> Tensor | None:
+        """Return what the model, at rest, makes of the texts of its bridge now, (N, D); `None` where there is none."""
+        return self._diagnoses.embedded(self._attachment.model, start=start)
+
+    def crossed(self) -> list[Judged]:
+        """Return what was found of the bridge last."""
+        return self._diagnoses.crossed()
+
+    def cross(self, rows: Tensor, step: int) -> None:
+        """Judge what the model makes of the texts of its bridge now, (N, D), and deliver it."""
+        self._diagnoses.cross(rows, self._deliver, step=step, fingerprint=self._fingerprint)
 
     def close_windows(
         self,

@@ -5,17 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
+from embedwatch.align.probing import PLACE as PAIRS
+from embedwatch.align.probing import Bridge
+from embedwatch.bridge_watch import BridgeWatch
 from embedwatch.core.boundary import Boundary
+from embedwatch.core.errors import UsageError
+from embedwatch.core.snapshot import Snapshot
 from embedwatch.course import Judgement
 from embedwatch.diagnosing import diagnose
 from embedwatch.inquiry import Inquiry
 from embedwatch.judged import Judged
 from embedwatch.judging import Judge
 from embedwatch.loading.live import LiveSubject
+from embedwatch.observe.anatomy import lies_in_parts
 
-__all__ = ["Diagnoses"]
+__all__ = ["BRIDGE", "STAGE", "Diagnoses"]
+
+STAGE, BRIDGE = "diagnostic", "bridge"
+"""Where exceptions of looking at a bridge are counted."""
 
 
 class Diagnoses:
@@ -28,16 +37,26 @@ class Diagnoses:
         boundary: where exceptions of ours end.
         only: names of diagnostics, measurements or checks to keep.
         skip: names of those to leave out.
+        bridge: over which its vectors go.
     """
 
     def __init__(
-        self, label: str, tokenizer: Any, judge: Judge, boundary: Boundary, *, only: Sequence[str], skip: Sequence[str]
+        self,
+        label: str,
+        tokenizer: Any,
+        judge: Judge,
+        boundary: Boundary,
+        *,
+        only: Sequence[str],
+        skip: Sequence[str],
+        bridge: Bridge | None = None,
     ) -> None:
         self._label, self._judge, self._boundary = label, judge, boundary
         self._tokenizer = tokenizer if hasattr(tokenizer, "all_special_ids") else None
         self._only, self._skip = tuple(only), tuple(skip)
         self.judgements: dict[str, Judgement] = {}
         """The last of each place."""
+        self.bridge = None if bridge is None else BridgeWatch(bridge, label, self._tokenizer, judge, boundary)
 
     def run(
         self,
@@ -71,3 +90,42 @@ class Diagnoses:
             self.judgements[judged.snapshot.space.place] = judgement
             deliver(judgement)
         return found
+
+    def embedded(self, model: nn.Module, *, start: bool) -> Tensor | None:
+        """Return what a model at rest makes of the texts of its bridge now, (N, D); `None` where that cannot be had.
+
+        Raises:
+            InputError, UsageError: at the start, if it cannot be had; later it is counted.
+        """
+        if self.bridge is None:
+            return None
+        if start:
+            if lies_in_parts(model):
+                raise UsageError("`bridge` must be left out for a model in parts on several ranks; watch a checkpoint")
+            found = self.bridge.embedded(model)
+            self.bridge.check(found)
+            return found
+        kept: list[Tensor] = []
+        with self._boundary.guard(STAGE, BRIDGE):
+            kept.append(self.bridge.embedded(model))
+        return next(iter(kept), None)
+
+    def crossed(self) -> list[Judged]:
+        """Return what was found of the bridge last."""
+        found = self.judgements.get(PAIRS)
+        return [] if found is None else [Judged(found.snapshot, found.verdicts, found.exhibits, 0.0)]
+
+    def cross(self, rows: Tensor, deliver: Callable[[Judgement], None], *, step: int, fingerprint: str) -> None:
+        """Judge what the model made of the texts of its bridge, (N, D), keep what was found, and deliver it."""
+        if self.bridge is not None:
+            with self._boundary.guard(STAGE, BRIDGE, recovers=True):
+                found = self.judgements[PAIRS] = self.bridge.judge(rows, step=step, fingerprint=fingerprint)
+                deliver(found)
+
+    def expected(self) -> list[Snapshot]:
+        """Return a Snapshot without rows of what will be measured at each checkpoint."""
+        return [] if self.bridge is None else [self.bridge.expected()]
+
+    def memory(self) -> int:
+        """Return the most bytes that what is looked at again and again holds."""
+        return 0 if self.bridge is None else self.bridge.memory()

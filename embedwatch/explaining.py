@@ -44,6 +44,8 @@ def read_verdicts(given: str | os.PathLike[str]) -> list[Verdict]:
     if path.is_dir() or path.suffix == Path(RECORDING_FILE).suffix:
         return [verdict for recorded in read_recording(path).spaces for verdict in recorded.verdicts]
     try:
+        if path.exists() and not path.is_file():
+            raise InputError(f"{path} must be a regular file, got a pipe or device; write the JSON to a file first")
         if path.stat().st_size > MOST_BYTES:
             raise InputError(
                 f"`file` must be at most {MOST_BYTES >> 20} MiB, got more in {path}; give the JSON of one call"

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from embedwatch.ann.arrays import Matrix, sample_of
+from embedwatch.ann.facts import IndexFacts
 from embedwatch.ann.facts import IndexRecall as Recall
 from embedwatch.ann.freshness import IndexFreshness as Freshness
 from embedwatch.ann.freshness import Searched, freshness
@@ -33,7 +34,7 @@ from embedwatch.sources import open_source
 from embedwatch.sources.faiss import FaissSource
 from embedwatch.window import library_versions
 
-__all__ = ["PLACE", "IndexQuestions", "examine_index", "judge_index"]
+__all__ = ["PLACE", "Described", "IndexQuestions", "examine_index", "judge_index", "judge_live"]
 
 PLACE = "index"
 """Place and role of the Space of an index, beside that of the vectors in it."""
@@ -41,6 +42,18 @@ K, QUERIES, IDS = 10, 200, 1000
 """Neighbours a query, queries, and ids of the present model that are looked at."""
 SEED = 40
 Given = str | os.PathLike[str] | Source
+
+
+class Described(Protocol):
+    """An index of which it is known what it is: a file or a live one."""
+
+    @property
+    def label(self) -> str:
+        """What people call it."""
+
+    @property
+    def facts(self) -> IndexFacts:
+        """What it is made of."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +88,14 @@ class IndexQuestions:
             if value is not None:
                 _check_width(name, _source(value), [each for each in sources if isinstance(each, FaissSource)])
 
+    def check_live(self, index: LiveIndex) -> None:
+        """Refuse vectors that do not fit a live index."""
+        for name, value in (("queries", self.queries), ("present", self.present)):
+            if value is not None:
+                _check_width(name, _source(value), [index])
 
-def _check_width(name: str, given: Source, indexes: Sequence[FaissSource]) -> None:
+
+def _check_width(name: str, given: Source, indexes: Sequence[Described]) -> None:
     """Refuse vectors that fit no index: each of them would only be noted, once it is read."""
     widths = [index.facts.dimension for index in indexes]
     if given.rows == 0:
@@ -128,7 +147,18 @@ def examine_index(
             return _judge(
                 file, asked, source.label, source.fingerprint(), source.path, only, skip, Boundary(on_error="raise")
             )
-    return _judge(LiveIndex(index, label), asked, label, "", None, only, skip, Boundary(on_error="raise"))
+    return judge_live(LiveIndex(index, label), asked, only=only, skip=skip, boundary=Boundary(on_error="raise"))
+
+
+def judge_live(
+    index: LiveIndex, asked: IndexQuestions, *, only: Sequence[str] = (), skip: Sequence[str] = (), boundary: Boundary
+) -> Judged:
+    """Judge an index in this process as it is now.
+
+    Raises:
+        UsageError: if none of the vectors that it is asked with is finite.
+    """
+    return _judge(index, asked, index.label, "", None, only, skip, boundary)
 
 
 def judge_index(
@@ -173,6 +203,7 @@ def _judge(
     measured: list[Measurement] = []
     shown: list[Exhibit] = []
     notes: list[str] = []
+    refused: UsageError | None = None
     for diagnostic in selection.diagnostics:
         with boundary.guard("diagnostic", diagnostic.name):
             try:
@@ -180,10 +211,15 @@ def _judge(
             except InputError as error:
                 notes.append(f"{diagnostic.title} was not examined: {error}")
                 continue
+            except UsageError as error:  # no fault of ours, and no mere note
+                refused = refused or error
+                continue
             if subject is not None:
                 found, evidence = diagnostic().examine(subject)
                 measured += found
                 shown += evidence
+    if refused is not None:
+        raise refused
     if asked.queries is None and any(each.name == "index_recall_ratio" for each in measured):
         notes.append("rows of the index were asked for their neighbours; queries of your users may fare worse")
     provenance = Provenance(
@@ -226,9 +262,19 @@ def _queries(given: Given, index: Searched) -> Matrix:
             f"{source.label} must have {index.facts.dimension} dimensions like {index.label}, got {finite.shape[1]}; "
             "embed queries with the model of the index"
         )
-    if not len(finite):
-        raise InputError(f"{source.label} must hold a query, got none that is finite; give more")
+    _check_finite("queries", source, rows, finite)
     return finite
+
+
+def _check_finite(name: str, source: Source, rows: Matrix, finite: Matrix) -> None:
+    """Refuse vectors of which none can be compared: nothing of what was asked would be answered.
+
+    Raises:
+        UsageError: whatever else was asked, so that it is no mere note.
+    """
+    if not len(finite):
+        got = f"none among {len(rows):,} that were drawn" if len(rows) else "no rows"
+        raise UsageError(f"`{name}` must hold finite vectors, got {got} from {source.label}; embed them anew")
 
 
 def _freshness(index: Searched, given: Given) -> Freshness:
@@ -248,6 +294,7 @@ def _freshness(index: Searched, given: Given) -> Freshness:
             f"{source.label} must name its rows by ids of {index.label}, got {names[0]!r}; give a column of numbers"
         ) from None
     finite = np.isfinite(rows).all(1)
+    _check_finite("present", source, rows, rows[finite])
     found = freshness(index, ids[finite], rows[finite])
     if found.sampled and not found.found:
         raise InputError(

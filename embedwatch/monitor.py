@@ -2,46 +2,44 @@
 
 from __future__ import annotations
 
-import atexit
 import inspect
 import logging
 import os
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any, cast
 
 from torch import Tensor, nn
 
+from embedwatch.align.probing import Bridge
 from embedwatch.calibration import USUAL_BUDGET
 from embedwatch.core.boundary import Boundary, OnError
 from embedwatch.core.errors import UsageError, did_you_mean
-from embedwatch.core.exhibit import Exhibit
 from embedwatch.core.registry import get
 from embedwatch.core.sink import Sink
-from embedwatch.core.snapshot import Snapshot
-from embedwatch.core.verdict import Status, Verdict, worst
 from embedwatch.course_maker import CourseMaker
 from embedwatch.courses import Courses
-from embedwatch.evaluator import CAPACITY
 from embedwatch.integrations.distributed import find_ranks
 from embedwatch.joining import Joining
 from embedwatch.judged import Judged
 from embedwatch.lexicons import load_lexicons
 from embedwatch.monitor_options import check_options, listed, steps_done
+from embedwatch.monitor_view import MonitorView
+from embedwatch.observe.anatomy import lies_in_parts
 from embedwatch.observe.arrival import arriving
 from embedwatch.observe.attachment import Attachment
 from embedwatch.observe.attention.watch import ROLE
 from embedwatch.observe.modes import outside_modes
-from embedwatch.observe.places import Place, Places, unwrapped
+from embedwatch.observe.places import Places, unwrapped
 from embedwatch.observe.pulse import Pulse
 from embedwatch.references.fitting import LEAST_ROWS
 from embedwatch.references.opening import open_references
 from embedwatch.rounds import Rounds, Scalar
 from embedwatch.step_scalars import ScalarNames
+from embedwatch.watched_models import forget, free_name, remember, watched_by
 
 __all__ = ["Monitor", "check_options", "watch"]
 
@@ -49,8 +47,6 @@ log = logging.getLogger(__name__)
 
 WAIT = 120.0
 """Seconds to wait for what is left to judge."""
-
-_monitors: weakref.WeakKeyDictionary[nn.Module, weakref.ref[Monitor]] = weakref.WeakKeyDictionary()
 
 
 def watch(model: nn.Module, **options: Any) -> Monitor:
@@ -77,7 +73,7 @@ def watch(model: nn.Module, **options: Any) -> Monitor:
     return Monitor(model, **options)
 
 
-class Monitor:
+class Monitor(MonitorView):
     """Watches a live model: hooks its places, samples rows at armed steps, and judges each closed window.
 
     Outputs, gradients and random numbers of the model are the same as without. Hooks only copy a few rows; one thread
@@ -110,6 +106,9 @@ class Monitor:
         alarms: false alarms of `drift` that are accepted over time, in all places together.
         diagnostics: whether the model itself is examined at the start and at checkpoints: its positions, scale,
             vocabulary and layers, as far as it need not be run for that. `diagnose` examines more, when asked.
+        bridge: a map in use between the space of this model and another one: at the start, at checkpoints and by
+            `diagnose` the model embeds its texts on the thread that asks, and `alignment_lost` says whether the map
+            still holds.
         together: whether all ranks train this model together, each on rows of its own: then what they see is put
             together at the first, which alone has sinks. By default where DistributedDataParallel or `fully_shard`
             spread it over all ranks. Each rank must watch, and close windows at the same steps.
@@ -142,6 +141,7 @@ class Monitor:
         reference: Any = None,
         alarms: str = USUAL_BUDGET,
         diagnostics: bool = True,
+        bridge: Bridge | None = None,
     ) -> None:
         if not isinstance(model, nn.Module):
             raise UsageError(f"`model` must be a torch module, got {type(model).__name__}; pass the model itself")
@@ -158,9 +158,11 @@ class Monitor:
             attention_layers=attention_layers,
             alarms=alarms,
         )
+        if bridge is not None and not isinstance(bridge, Bridge):
+            raise UsageError(f"`bridge` must be a Bridge, got {type(bridge).__name__}; make one of a canary and a map")
         references = open_references(reference)
         self.model = unwrapped(model)
-        self.name = name or _free(_name(self.model), self.model)
+        self.name = name or free_name(self.model)
         self.boundary = Boundary(on_error=on_error)
         ranks = find_ranks(model, together=together)
         self.pulse = Pulse(every=every, step=step, ticked=self._ticked, rank=0 if ranks is None else ranks.rank)
@@ -190,12 +192,14 @@ class Monitor:
                 joining=joining,
                 references=references,
                 alarms=alarms,
+                bridge=bridge if ranks is None or ranks.first else None,
             )
         opened = _known_sinks(sinks)
         self._courses.check_references(references)
-        earlier = _watching(self.model)
+        earlier = watched_by(self.model)
         if earlier is not None:  # now that nothing but targets can be wrong: sinks may want what it holds, as a port
             earlier.detach()
+        crossing = self._courses.embedded(start=True)  # and that the texts of the bridge fit
         self._courses.open(opened if ranks is None or ranks.first else ())
         together = ranks is not None
         self._rounds = Rounds(
@@ -204,10 +208,9 @@ class Monitor:
         self._scalar_names = ScalarNames(self.name)
         self.detached, self._diagnosed = False, diagnostics
         self._attachment.attach()
-        _monitors[self.model] = weakref.ref(self)
-        _alive.add(self)
+        remember(self)
         self._rounds.evaluator.put(self._courses.expect, extra=True)  # part of the start
-        self.examine()
+        self._look_through(crossing)
         log.info("embedwatch: watching %s, at most %.0f MB", self.name, self.memory() / 1e6)
 
     def step(self, step: int | None = None, **scalars: Scalar | None) -> None:
@@ -264,9 +267,23 @@ class Monitor:
     def examine(self) -> None:
         """Let the embedding table and the model be examined in full: at the start, at a checkpoint, at the end."""
         if not self.detached:
-            self._rounds.examine()
-            if self._diagnosed:
-                self._rounds.diagnose()
+            self._look_through(self._embedded())
+
+    def _look_through(self, crossing: Tensor | None) -> None:
+        """Let all be examined that is at the start and at checkpoints, and what the model made of its bridge."""
+        self._rounds.examine()
+        if self._diagnosed:
+            self._rounds.diagnose()
+        if crossing is not None:
+            self._rounds.evaluator.put(partial(self._courses.cross, crossing, self.pulse.step), extra=True)
+
+    def _embedded(self) -> Tensor | None:
+        """Return what the model makes of the texts of its bridge now, unwatched; `None` where there is no bridge."""
+        was_off, self.pulse.off = self.pulse.off, True
+        try:
+            return self._courses.embedded()
+        finally:
+            self.pulse.off = was_off
 
     def diagnose(
         self,
@@ -291,9 +308,18 @@ class Monitor:
 
         Returns:
             what was found, place by place, with exhibits of what is not well.
+
+        Raises:
+            UsageError: for a model that lies in parts on several ranks, and for what is no list of texts.
+            InputError: for groups of words that cannot be read.
         """
         if self.detached:
             return []
+        if lies_in_parts(self.model):
+            raise UsageError(
+                "`model` must lie whole on this rank to be examined, got one in parts on several; save a checkpoint,"
+                " and run `embedwatch audit` on it"
+            )
         if words is not None:
             load_lexicons(words)  # refused at once, and not counted as a diagnostic that failed
         given = {"texts": texts, "prompts": prompts}
@@ -301,7 +327,7 @@ class Monitor:
             raise UsageError(f"`{name}` must be a list of texts, got one text; put it in a list")
         was_off, self.pulse.off = self.pulse.off, True
         try:
-            return self._courses.diagnose(
+            found = self._courses.diagnose(
                 step=self.pulse.step,
                 texts=tuple(texts),
                 prompts=tuple(prompts),
@@ -310,8 +336,13 @@ class Monitor:
                 deep=True,
                 encode=encode,
             )
+            crossing = self._courses.embedded()
         finally:
             self.pulse.off = was_off
+        if crossing is not None:
+            self._rounds.evaluator.put(partial(self._courses.cross, crossing, self.pulse.step), extra=True)
+            self._rounds.evaluator.wait(WAIT)
+        return [*found, *self._courses.crossed()]
 
     def save_reference(self, path: str | os.PathLike[str], *, rows: int = 4_000) -> None:
         """Make references of the next rows that are looked at, and write each once it has them.
@@ -330,11 +361,6 @@ class Monitor:
             raise UsageError(f"`rows` must be a whole number of at least {LEAST_ROWS}, got {rows!r}; 4,000 is usual")
         self._rounds.evaluator.put(partial(self._courses.gather, Path(path), rows))
 
-    @property
-    def gathering(self) -> dict[str, int]:
-        """Rows that are still to come for the reference of each place."""
-        return self._courses.gathered()
-
     def detach(self) -> None:
         """Judge what is open, take every hook away, and end. Calling it again does nothing.
 
@@ -347,12 +373,9 @@ class Monitor:
             self.examine()
             if self._rounds.has_news:
                 self._rounds.close_windows()
-        self.detached = self.pulse.off = True
-        self._attachment.remove()
+        self.leave()
         self._rounds.optimizers.close()
-        if _watching(self.model) is self:
-            del _monitors[self.model]
-        _alive.discard(self)
+        forget(self)
         evaluator = self._rounds.evaluator
         evaluator.put(self._courses.close)
         for place, missing in self.gathering.items():
@@ -365,6 +388,11 @@ class Monitor:
             self._attachment.release()
             self.model = cast("nn.Module", weakref.proxy(self.model))
 
+    def leave(self) -> None:
+        """Take every hook away and see nothing more, at once and whatever is open; `detach` ends in good order."""
+        self.detached = self.pulse.off = True
+        self._attachment.remove()
+
     def _ticked(self) -> None:
         self._rounds.ticked()
 
@@ -376,89 +404,12 @@ class Monitor:
     ) -> None:
         self.detach()
 
-    @property
-    def places(self) -> tuple[Place, ...]:
-        """Where the model is watched."""
-        attention = (site.place for site in self._attachment.attention.sites)
-        return (*(observer.place for observer in self._attachment.observers), *attention)
-
-    @property
-    def snapshots(self) -> dict[str, Snapshot]:
-        """The last Snapshot of each place."""
-        return {place: judgement.snapshot for place, judgement in self._courses.judgements().items()}
-
-    @property
-    def verdicts(self) -> list[Verdict]:
-        """The last verdicts of all places."""
-        return [verdict for judgement in self._courses.judgements().values() for verdict in judgement.verdicts]
-
-    @property
-    def exhibits(self) -> dict[str, tuple[Exhibit, ...]]:
-        """What the last findings cite, by place."""
-        return {place: judgement.exhibits for place, judgement in self._courses.judgements().items()}
-
-    @property
-    def findings(self) -> list[Verdict]:
-        """Those that are not well: `warn` and `fail`, the gravest first."""
-        found = [verdict for verdict in self.verdicts if verdict.status in ("warn", "fail")]
-        return sorted(found, key=lambda verdict: verdict.status != "fail")
-
-    @property
-    def status(self) -> Status:
-        """The gravest verdict; `unknown` where nothing could be judged yet."""
-        return worst([verdict.status for verdict in self.verdicts if verdict.status != "unknown"])
-
-    @property
-    def errors(self) -> dict[tuple[str, str], int]:
-        """Exceptions of ours that were counted, by (stage, name)."""
-        return self.boundary.errors
-
-    @property
-    def overhead(self) -> float | None:
-        """Our processor time over the rest of the model's time, lately; `None` before it is known."""
-        return self._rounds.budget.overhead
-
-    @property
-    def seconds(self) -> float:
-        """Processor time of all that was done so far, on all threads."""
-        return self._rounds.seconds
-
-    @property
-    def windows(self) -> int:
-        """Windows that were closed."""
-        return self._rounds.windows
-
-    def blind(self) -> Mapping[str, str]:
-        """Return the places that saw nothing yet, each with the likely cause."""
-        return self._attachment.blind()
-
-    def memory(self) -> int:
-        """Return the most bytes that watching holds: statistics of all places, rows that wait, what is remembered."""
-        rows = sum(observer.most_bytes(self._courses.dimension) for observer in self._rounds.observers)
-        tables = sum(table.memory() for table in self._attachment.tables)
-        return self._courses.memory() + rows + CAPACITY + tables + self._attachment.attention.memory()
-
-    def __repr__(self) -> str:
-        blind = len(self.blind()) if self.pulse.forwards else self._attachment.expected
-        overhead = "" if self.overhead is None else f", {self.overhead:.2%} of its time"
-        state = "detached" if self.detached else f"one step in {self.pulse.every}, windows of {self._rounds.window}"
-        return (
-            f"Monitor({self.name}: {self._attachment.expected - blind} of {self._attachment.expected} places seen, "
-            f"step {self.pulse.step:,}, {state}, {self.windows} judged, {self.status}{overhead})"
-        )
-
 
 watch.__signature__ = inspect.signature(Monitor)  # type: ignore[attr-defined]  # what help() and editors show
 
 
 def _kept(value: Scalar) -> Scalar:
     return arriving(value.detach().clone()) if isinstance(value, Tensor) else value
-
-
-def _watching(model: nn.Module) -> Monitor | None:
-    """Return the Monitor that watches a model now."""
-    reference = _monitors.get(model)
-    return None if reference is None else reference()
 
 
 def _known_sinks(given: Any) -> list[Sink | str]:
@@ -468,40 +419,3 @@ def _known_sinks(given: Any) -> list[Sink | str]:
         if isinstance(sink, str):
             get(Sink, sink.partition(":")[0])
     return sinks
-
-
-def _free(name: str, model: nn.Module) -> str:
-    """Return the name, numbered where another model that is watched now has it: sinks would mix the two."""
-    taken = {monitor.name for monitor in list(_alive) if monitor.model is not model}
-    numbers = (f"{name}-{number}" for number in count(2))
-    return name if name not in taken else next(free for free in numbers if free not in taken)
-
-
-def _name(model: nn.Module) -> str:
-    """Return the name a model was loaded by, without its folder, or that of its class."""
-    given = getattr(getattr(model, "config", None), "_name_or_path", "")
-    return Path(given).name if isinstance(given, str) and Path(given).name else type(model).__name__
-
-
-_alive: weakref.WeakSet[Monitor] = weakref.WeakSet()
-
-
-def _detach_all() -> None:
-    for monitor in list(_alive):
-        try:
-            monitor.detach()
-        except Exception:
-            log.exception("embedwatch: %s could not be detached", monitor.name)
-
-
-def _forked() -> None:
-    """In a child process there is no evaluator: what was copied there sees nothing, and leaves the model."""
-    for monitor in list(_alive):
-        monitor.detached = monitor.pulse.off = True
-        monitor._attachment.remove()
-    _alive.clear()
-
-
-atexit.register(_detach_all)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)

@@ -16,7 +16,7 @@ from embedwatch.core.boundary import Boundary
 from embedwatch.courses import Courses
 from embedwatch.diagnostics.watching import Watched
 from embedwatch.evaluator import Evaluator
-from embedwatch.observe.anatomy import weight_of
+from embedwatch.observe.anatomy import lies_in_parts, weight_of
 from embedwatch.observe.arrival import Arriving, arriving
 from embedwatch.observe.attachment import Attachment
 from embedwatch.observe.attention.site import AttentionSite
@@ -218,7 +218,7 @@ class Rounds:
             if not self.pulse.training:
                 spent = self._spent()
                 until = self.budget.affordable_at(spent["ours"])
-                self.pulse.paused = spent["busy"] < until
+                self.pulse.rest(paused=spent["busy"] < until)
                 # to ask at each step would cost more than looks do; what the start took may yet prove to be none of it
                 self._affordable_at = self._zero["busy"] + min(until, spent["busy"] + ASK_AGAIN)
         self._seconds += time.thread_time() - began
@@ -289,6 +289,7 @@ class Rounds:
             self.evaluator.put(close, extra=not self.windows)  # the first window is part of the start
             self._closed_step, self._closed_at = self.pulse.step, time.monotonic()
             self.windows += 1
+            self.pulse.rested = self.pulse.paused
             self._full = False
 
     def _decay(self, weight: Tensor) -> float | None:
@@ -309,8 +310,9 @@ class Rounds:
 
         Nor is a model examined beside its work that computes weights when they are read.
         """
-        computed = any("parametrizations" in part._modules for part in self.attachment.model.modules())
-        if not computed and not any(table.sharded for table in self.attachment.tables):
+        model = self.attachment.model
+        computed = any("parametrizations" in part._modules for part in model.modules())
+        if not computed and not lies_in_parts(model):
             self.evaluator.put(partial(self._diagnose, self.pulse.step), extra=True)
 
     def _diagnose(self, step: int) -> None:
@@ -324,9 +326,12 @@ class Rounds:
 
     def _totals(self) -> Watched:
         """Return how watching went since it began."""
+        waiting = self.attachment.waiting()
         return Watched(
-            expected=self.attachment.expected,
+            expected=self.attachment.expected - len(waiting),
             blind=self.attachment.blind(),
+            waiting=waiting,
+            paused=self.pulse.rested and not self.pulse.training,
             overhead=self.budget.overhead,
             every=self.pulse.every,
             seconds=self.seconds,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from embedwatch.checks.segment_mix import SegmentMix as MixCheck
+from embedwatch.comparison import Comparison, Segmented
 from embedwatch.core.boundary import Boundary
 from embedwatch.core.errors import EmbedwatchError, InputError
 from embedwatch.core.source import Source
@@ -18,30 +18,12 @@ from embedwatch.hashing import combine, hash_text
 from embedwatch.judging import Judge
 from embedwatch.sources.chosen import ChosenRows
 
-if TYPE_CHECKING:
-    from embedwatch.comparing import Comparison
-
-__all__ = ["LEAST_NEW", "LEAST_OLD", "Segmented", "compare_segments"]
+__all__ = ["LEAST_NEW", "LEAST_OLD", "compare_segments"]
 
 LEAST_OLD, LEAST_NEW = 400, 200
 """Rows of a segment in the reference and in what is compared: with fewer a full comparison is never possible."""
 THINNING = "embedwatch.segmenting"
-Compare = Callable[[Source, Source, float], "Comparison"]
-
-
-@dataclass(frozen=True)
-class Segmented:
-    """What a comparison by segments found beside the whole.
-
-    Args:
-        by: column that holds the segments.
-        segments: name of each to its comparison.
-        left_out: name of each that was not compared to the reason.
-    """
-
-    by: str
-    segments: Mapping[str, Comparison]
-    left_out: Mapping[str, str]
+Compare = Callable[[Source, Source, float], Comparison]
 
 
 @dataclass(frozen=True)

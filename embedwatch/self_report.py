@@ -53,7 +53,7 @@ class SelfReport:
             off=self._boundary.off,
         )
         more = {name: value for name, value in provenance.items() if name != "ended"}
-        notes = tuple(_sentences(totals.blind))
+        notes = (*_sentences(totals.blind), *_pause(totals))
         snapshot, exhibits = self._snapshot(
             watched, time=provenance["ended"], rows=totals.expected, notes=notes, **more
         )
@@ -62,6 +62,15 @@ class SelfReport:
     def _snapshot(self, watched: Watched, **provenance: Any) -> tuple[Snapshot, Sequence[Any]]:
         measurements, exhibits = Watching().examine(watched)
         return Snapshot(self._course.space, tuple(measurements), Provenance(role="watching", **provenance)), exhibits
+
+
+def _pause(totals: Watched) -> Iterable[str]:
+    """Yield a sentence where looking pauses, and one about the places that wait for its end."""
+    if totals.paused:
+        yield "Looking is paused at times, since watching has taken its share of the time; it goes on by itself."
+    if totals.waiting:
+        more = f" and {len(totals.waiting) - NAMED} more" if len(totals.waiting) > NAMED else ""
+        yield f"{', '.join(totals.waiting[:NAMED])}{more}: not looked at yet."
 
 
 def _sentences(blind: Mapping[str, str]) -> Iterable[str]:

@@ -13,7 +13,7 @@ from .corpora import read_documentation, read_pairs, read_table, read_text
 from .data import Data, Pairs, Windows, unigram_entropy
 from .embedding import InputEmbedding, TokenEmbedding
 from .errors import ModelError
-from .events import Callback, Outcome, Progress, StepRecord, ValidationRecord
+from .events import Outcome, Progress, StepRecord, ValidationRecord
 from .feed_forward import FeedForward
 from .generated import Generated
 from .generation import generate
@@ -36,7 +36,7 @@ from .schedules import Schedule, scale_rate
 from .stack import Stack
 from .stopping import Stop
 from .text import decode, encode, open_tokenizer, train_tokenizer
-from .training import Trainer
+from .training import Callback, Trainer
 from .training_settings import TrainingSettings
 from .transformer import Output, Transformer
 

@@ -1,15 +1,11 @@
-"""What a training tells: records of steps and validations, its progress, its end, and who listens."""
+"""What a training tells: records of steps and validations, its progress, its end."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from .training import Trainer
-
-__all__ = ["Callback", "Outcome", "Progress", "StepRecord", "ValidationRecord"]
+__all__ = ["Outcome", "Progress", "StepRecord", "ValidationRecord"]
 
 
 @dataclass
@@ -52,22 +48,3 @@ class Outcome(NamedTuple):
     reason: str
     progress: Progress
     seconds: float
-
-
-class Callback(Protocol):
-    """What is told of a training: a subclass writes the events it needs, the others do nothing."""
-
-    def on_start(self, trainer: Trainer) -> None:
-        """Before the first step, after a checkpoint was read."""
-
-    def on_step(self, trainer: Trainer, record: StepRecord) -> None:
-        """After each step of the optimizer."""
-
-    def on_validation(self, trainer: Trainer, record: ValidationRecord) -> None:
-        """After each validation."""
-
-    def on_checkpoint(self, trainer: Trainer, path: Path) -> None:
-        """After each checkpoint; one of a validation comes before that is told."""
-
-    def on_end(self, trainer: Trainer, outcome: Outcome) -> None:
-        """After the last checkpoint."""

@@ -26,11 +26,10 @@ from .config import ModelConfig
 from .corpora import fingerprint, read_documentation, read_pairs, read_table, read_text
 from .data import Data, Pairs, Windows
 from .errors import ModelError, check_one_of
-from .events import Callback
 from .storage import read_json
 from .text import BEGIN, END, PADDING, check_vocabulary, encode, open_tokenizer, save_tokenizer, train_tokenizer
 from .token_files import open_tokens, write_tokens
-from .training import Trainer
+from .training import Callback, Trainer
 from .training_settings import TrainingSettings
 from .transformer import Transformer
 

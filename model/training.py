@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import nn
@@ -17,7 +17,7 @@ from . import history
 from .checkpoint import checkpoint_path, latest, publish, read_checkpoint, step_of, write_checkpoint
 from .data import Data
 from .errors import ModelError
-from .events import Callback, Outcome, Progress, StepRecord, ValidationRecord
+from .events import Outcome, Progress, StepRecord, ValidationRecord
 from .guards import interruptible, seeded_apart
 from .objectives import Batch, Loss, cross_entropy
 from .optimizer import adamw, clip_by_global_norm
@@ -26,11 +26,30 @@ from .training_settings import TrainingSettings
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-__all__ = ["Trainer"]
+__all__ = ["Callback", "Trainer"]
 
 EARLY = "stopped early"
 MOST_SKIPPED = 20
 """So many steps in a row without a finite gradient end the training: it will not come back by itself."""
+
+
+class Callback(Protocol):
+    """What is told of a training: a subclass writes the events it needs, the others do nothing."""
+
+    def on_start(self, trainer: Trainer) -> None:
+        """Before the first step, after a checkpoint was read."""
+
+    def on_step(self, trainer: Trainer, record: StepRecord) -> None:
+        """After each step of the optimizer."""
+
+    def on_validation(self, trainer: Trainer, record: ValidationRecord) -> None:
+        """After each validation."""
+
+    def on_checkpoint(self, trainer: Trainer, path: Path) -> None:
+        """After each checkpoint; one of a validation comes before that is told."""
+
+    def on_end(self, trainer: Trainer, outcome: Outcome) -> None:
+        """After the last checkpoint."""
 
 
 class Trainer:

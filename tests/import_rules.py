@@ -360,11 +360,9 @@ def the_model_stands_alone(project: Project) -> list[str]:
 
 
 def no_circles(project: Project) -> list[str]:
-    """No module imports itself, not even through others, while it is being imported."""
+    """No module imports itself, not even through others, at whatever time."""
     edges = {
-        name: sorted(
-            {target for each in module.at_start() if (target := home(each.target, project)) and target != name}
-        )
+        name: sorted({target for each in module.imports if (target := home(each.target, project)) and target != name})
         for name, module in project.items()
     }
     found: list[str] = []

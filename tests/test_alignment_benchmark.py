@@ -10,6 +10,8 @@ import pytest
 import torch
 
 from benchmarks import alignment
+from benchmarks import alignment_ladder as ladder
+from benchmarks import alignment_names as names
 from embedwatch.align.candidates import METHODS
 from embedwatch.testing.spaces import two_spaces
 
@@ -40,6 +42,36 @@ def test_a_pass_counts_its_rows() -> None:
     assert found["ratio"] > 1
 
 
+def test_a_row_itself_counts_or_not() -> None:
+    rows = torch.nn.functional.normalize(torch.randn(60, 8, generator=torch.Generator().manual_seed(0))).double()
+    other = torch.nn.functional.normalize(torch.randn(60, 8, generator=torch.Generator().manual_seed(1))).double()
+    for own in (False, True):
+        shares = []
+        for row in range(60):
+            found, wanted = (
+                sorted((j for j in range(60) if own or j != row), key=lambda j: -float(query @ rows[j]))[: ladder.K]
+                for query in (other[row], rows[row])
+            )
+            shares.append(len(set(found) & set(wanted)) / ladder.K)
+        assert ladder.overlap(other, rows, own=own) == pytest.approx(sum(shares) / 60)
+    assert ladder.overlap(rows, rows, own=True) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("name", "verdict", "told", "grade"),
+    [
+        ("", "identical", "precision", "right"),
+        ("", "degraded", "precision", "wrong"),
+        ("prefix", "mismatch", "prefix", "right"),
+        ("prefix", "mismatch", "pooling", "wrong"),
+        ("prefix", "mismatch", "altered", "withheld"),
+        ("pooling", "alignable", "", "withheld"),
+    ],
+)
+def test_names_are_right_wrong_or_withheld(name: str, verdict: str, told: str, grade: str) -> None:
+    assert names.graded(name, verdict, told) == grade
+
+
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("alignment-*.json")), ids=lambda path: path.stem)
 def test_targets_were_reached(path: Path) -> None:
     held = json.loads(path.read_text(encoding="utf-8"))
@@ -51,4 +83,10 @@ def test_targets_were_reached(path: Path) -> None:
     assert line["recall_1"] >= held["targets"]["default_recall_1_e5_minilm_5000"]
     assert all(line["uncentred_flagged"])
     assert held["parts"]["pass"]["ratio"] <= held["targets"]["pass_ratio"]
+    few, many = held["parts"]["scale"]["lines"]
+    assert (few["rows"], many["rows"]) == (10_000, 10_000_000)
+    assert many["megabytes_at_most"] < 1.5 * few["megabytes_at_most"]
+    counted = held["parts"]["ladder"]["sets"]["synopses"]
+    for name in ("bfloat16", "int8", "prefix"):  # as the study counts; no way to count gives its figure of CLS pooling
+        assert abs(counted[name]["own_counted_right_searches"] - ladder.STUDY[name]) < ladder.WITHIN
     assert held["parts"]["pass"]["megabytes_after"] < 1.1 * held["parts"]["pass"]["megabytes_up_to_200000_rows"]

@@ -134,6 +134,13 @@ BREACHES: dict[str, tuple[Rule, dict[str, str]]] = {
             "embedwatch.c": "class A:\n    from .a import x",
         },
     ),
+    "two modules, one for types alone": (
+        rules.no_circles,
+        {
+            "embedwatch.a": "def f():\n    from embedwatch.b import X",
+            "embedwatch.b": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from embedwatch.a import Y",
+        },
+    ),
     "a module imports a name from its package": (
         rules.no_circles,
         {"embedwatch.p": "from embedwatch.p.a import X", "embedwatch.p.a": "from embedwatch.p import Y"},
@@ -179,7 +186,8 @@ CLEAN: dict[str, dict[str, str]] = {
     "no circle": {
         "embedwatch.p": "from embedwatch.p.a import X\nfrom embedwatch.p.b import Y",
         "embedwatch.p.a": "from embedwatch.p import b",
-        "embedwatch.p.b": "def f():\n    from embedwatch.p.a import X",
+        "embedwatch.p.b": "def f():\n    from embedwatch.q import X",
+        "embedwatch.q": "",
     },
     "safe reading": {"embedwatch.a": "import numpy as np\nnp.load(p, mmap_mode='r', allow_pickle=False)\nself.load(p)"},
 }

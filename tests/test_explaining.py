@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -69,6 +70,18 @@ def test_a_file_without_verdicts_is_refused(tmp_path: Path, content: bytes, mess
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read: No such file"):
         read_verdicts(tmp_path / "none.json")
+
+
+def test_what_never_ends_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.json")
+    for path in (tmp_path / "pipe.json", Path("/dev/zero")):
+        with pytest.raises(InputError, match="must be a regular file, got a pipe or device; write the JSON to a file"):
+            read_verdicts(path)
+
+
+def test_an_empty_name_is_not_the_folder_that_one_is_in() -> None:
+    with pytest.raises(UsageError, match="got an empty name; name one"):
+        read_verdicts("")
 
 
 class Answering(BaseHTTPRequestHandler):

@@ -114,6 +114,18 @@ def test_what_does_not_fit_is_noted(x: Any, tmp_path: Path) -> None:
         examine_index(object())
 
 
+@pytest.mark.parametrize("name", ["queries", "present"])
+def test_vectors_that_are_no_numbers_are_an_error_and_no_note(name: str, x: Any, tmp_path: Path) -> None:
+    path = written(tmp_path, built("Flat", x))
+    given = {name: saved(tmp_path, np.full_like(x, np.nan), "broken.npy")}
+    told = rf"`{name}` must hold finite vectors, got none among \d+ that were drawn from broken\.npy; embed them anew"
+    if name == "present":
+        told = told.replace(r"\d+", str(ROWS))
+    for judge in (examine_index, audit):
+        with pytest.raises(UsageError, match=told):
+            judge(path, **given)
+
+
 def test_an_audit_of_an_index_judges_vectors_and_index(x: Any, tmp_path: Path) -> None:
     index = built("IVF8,Flat", x)
     index.nprobe = 8

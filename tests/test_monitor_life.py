@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.optim import optimizer as optimizers
 
-import embedwatch.monitor
+import embedwatch.watched_models
 from embedwatch.core.errors import UsageError
 from embedwatch.monitor import watch
 from embedwatch.recording import read_recording
@@ -91,7 +91,7 @@ def test_a_monitor_that_is_dropped_with_its_model_leaves_nothing(trained: bool) 
     before, listening, known = (
         evaluators(),
         len(optimizers._global_optimizer_post_hooks),
-        len(embedwatch.monitor._alive),
+        len(embedwatch.watched_models._alive),
     )
     model = tiny()
     monitor = watch(model, every=1, window=3, sinks=[], budget=None, on_error="raise")
@@ -112,7 +112,7 @@ def test_a_monitor_that_is_dropped_with_its_model_leaves_nothing(trained: bool) 
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     optimizer.step()  # whoever listens no more leaves with the next step of any optimizer
     assert len(optimizers._global_optimizer_post_hooks) == listening
-    assert len(embedwatch.monitor._alive) == known
+    assert len(embedwatch.watched_models._alive) == known
 
 
 def test_a_monitor_that_nobody_holds_goes_on_with_its_model() -> None:
@@ -124,7 +124,7 @@ def test_a_monitor_that_nobody_holds_goes_on_with_its_model() -> None:
     for _ in range(8):
         model(torch.randint(VOCABULARY, (2, 8))).logits.square().mean().backward()
         optimizer.step()
-    reference = embedwatch.monitor._monitors[model]
+    reference = embedwatch.watched_models._watchers[model]
     monitor = reference()
     assert monitor is not None
     assert monitor.pulse.step == 8
@@ -161,7 +161,7 @@ def test_at_the_end_of_the_process_what_is_open_is_judged(tmp_path: Path, end: s
 
 FORKED = """
 import os, threading, sys, torch, embedwatch
-from embedwatch.monitor import _alive
+from embedwatch.watched_models import _alive
 from embedwatch.sinks.memory import Memory
 from tests.test_monitor import VOCABULARY, tiny
 from tests.test_monitor_life import hooks

@@ -7,7 +7,10 @@ import gc
 import pytest
 import torch
 
+from embedwatch.checks.blind_places import BlindPlaces
+from embedwatch.judging import Judge
 from embedwatch.monitor import Monitor, watch
+from embedwatch.observe.attachment import MANY_PASSES, SILENT
 from embedwatch.observe.pulse import SERVING_PASSES
 from embedwatch.sinks.memory import Memory
 from tests.test_monitor import VOCABULARY, step, tiny, train
@@ -146,6 +149,56 @@ def test_while_it_is_paused_serving_is_not_looked_at_and_then_it_is_again() -> N
         assert not is_paused(monitor)
         validate(model, 3)
         assert looks(monitor) == before + 4
+
+
+class Towers(torch.nn.Module):
+    """Two modules, of which a pass calls one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left, self.right = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
+
+    def forward(self, rows: torch.Tensor, *, right: bool) -> torch.Tensor:
+        found: torch.Tensor = (self.right if right else self.left)(rows)
+        return found
+
+
+def told(monitor: Monitor) -> tuple[str, str]:
+    """Return what is said of blind places."""
+    monitor.flush()
+    memory = monitor.snapshots["monitor"]
+    (verdict,) = Judge([BlindPlaces()]).judge(memory)
+    return verdict.status, verdict.reason
+
+
+def test_a_pause_makes_no_place_blind() -> None:
+    model = Towers().eval()
+    options = {"places": ["left", "right"], "every": 1, "window": 10, "sinks": [], "on_error": "raise"}
+    with watch(model, budget=0.01, **options) as monitor, torch.inference_mode():
+        model(torch.randn(4, 8), right=False)
+        monitor._rounds._seconds += 100.0  # as if a look had cost so much
+        for _ in range(3 * MANY_PASSES):
+            model(torch.randn(4, 8), right=True)  # never looked at
+        assert is_paused(monitor)
+        for _ in range(SILENT + 1):
+            status, reason = told(monitor)
+            assert status == "unknown"
+            assert reason.startswith("Looking is paused at times")
+            assert "right: not looked at yet." in reason
+            assert monitor.blind() == {}
+            for _ in range(MANY_PASSES + 1):
+                model(torch.randn(4, 8), right=True)
+        monitor.pulse.busy += 100.0 / 0.01 * 4  # the model has worked for long since
+        for _ in range(3):
+            model(torch.randn(4, 8), right=True)
+        assert not is_paused(monitor)
+        assert told(monitor)[0] == "ok", "the window held both, and `left` may have been called in the pause"
+        assert told(monitor)[0] == "ok"
+        for _ in range(SILENT):
+            for _ in range(3):
+                model(torch.randn(4, 8), right=True)
+            status, reason = told(monitor)
+        assert (status, list(monitor.blind())) == ("warn", ["left"])
 
 
 def test_a_training_is_never_paused() -> None:

@@ -319,10 +319,21 @@ def _shuffled(trial: Trial, training: Training) -> Judged:
 
 
 def _sample(given: Rows) -> Tensor:
-    """Return first rows of what the map will be used for."""
-    if isinstance(given, Tensor | np.ndarray):
-        return _tensor(given, "corpus")[:BATCH]
-    from embedwatch.reading import open_rows
+    """Return first rows of what the map will be used for.
 
-    source = open_rows([given])[0][1]
-    return torch.cat([batch.rows.float() for batch, _ in zip(source.batches(BATCH), range(1), strict=False)])
+    Raises:
+        InputError: if none of them is finite and has a direction.
+    """
+    if isinstance(given, Tensor | np.ndarray):
+        rows = _tensor(given, "corpus")[:BATCH]
+    else:
+        from embedwatch.reading import open_rows
+
+        source = open_rows([given])[0][1]
+        rows = next((batch.rows.float() for batch in source.batches(BATCH)), torch.zeros(0, 1))
+    if not bool((rows.isfinite().all(1) & (rows != 0).any(1)).any()):
+        raise InputError(
+            f"`corpus` must hold finite rows that are not zero, got none among the first {len(rows):,}; give rows that "
+            "the map will be used for"
+        )
+    return rows

@@ -12,7 +12,7 @@ import torch
 
 from embedwatch.align.aligner import Aligner
 
-__all__ = ["LinearMap", "digest_of", "linear_map", "mapped"]
+__all__ = ["LinearMap", "blank_note", "digest_of", "linear_map", "mapped", "undirected"]
 
 Matrix = npt.NDArray[np.float32]
 PROBES = 8
@@ -65,6 +65,17 @@ def mapped(aligner: Aligner, rows: Matrix) -> Matrix:
     """Return rows mapped by any Aligner, those without a direction as zeros. Shape: (N, D1) -> (N, D2) float32."""
     found: Matrix = np.nan_to_num(aligner.transform(np.ascontiguousarray(rows, np.float32), check=False))
     return found
+
+
+def undirected(rows: Matrix) -> int:
+    """Return how many rows hold NaN, Inf or nothing but zeros."""
+    return int((~np.isfinite(rows).all(1) | ~rows.any(1)).sum())
+
+
+def blank_note(count: int, rows: int) -> str:
+    """Return what to say of rows that have no direction."""
+    told = f"{count:,} of {rows:,} vectors hold NaN, Inf or nothing but zeros"
+    return f"{told}: they keep their ids, as zeros, and should be embedded again"
 
 
 def digest_of(aligner: Aligner) -> str:

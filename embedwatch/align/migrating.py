@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from embedwatch.align.aligner import Aligner
-from embedwatch.align.linear_maps import mapped
+from embedwatch.align.linear_maps import blank_note, mapped, undirected
 from embedwatch.ann.arrays import sample_of
 from embedwatch.ann.indexes import IndexBuilder, IndexFile, building, index_label, opened
 from embedwatch.ann.recipes import fitting_recipe, plain_recipe
@@ -106,14 +106,19 @@ def migrate(
                 raise InputError(f"{index_label(part)} holds more than the old index; remove it and start again")
             begun, saved = builder.rows, builder.rows
             write_whole(about, json.dumps(told).encode())
+            blank = sum(undirected(source.rows(at, min(CHUNK, begun - at))) for at in range(0, begun, CHUNK))
             for start in range(begun, rows, CHUNK):
                 count = min(CHUNK, rows - start)
-                builder.add(mapped(aligner, source.rows(start, count)), source.ids(start, count))
+                given = source.rows(start, count)
+                blank += undirected(given)
+                builder.add(mapped(aligner, given), source.ids(start, count))
                 advance(builder.rows)
                 if builder.rows - saved >= step and builder.rows < rows:
                     _save(builder, part)
                     saved = builder.rows
             builder.save(growing)
+    if blank:
+        notes.append(blank_note(blank, rows))
     if begun:
         notes.append(f"went on after {begun:,} rows of a run before")
     return Migration(rows, begun, tuple(notes))

@@ -12,6 +12,7 @@ from embedwatch.align.kept_pairs import KeptPairs, Pairs
 from embedwatch.batch import PairBatch
 from embedwatch.core.errors import UsageError
 from embedwatch.geometry.alignment import PairMoments
+from embedwatch.geometry.norms import row_norms
 from embedwatch.geometry.retrieval import directions
 from embedwatch.geometry.unit_length import have_unit_length
 from embedwatch.hashing import hash_integers, hash_rows
@@ -109,7 +110,7 @@ class AnchorPass:
         ids = torch.arange(self._rows, self._rows + len(batch)) if batch.ids is None else batch.ids
         self._rows += len(batch)
         sides = [rows.float() for rows in (batch.left, batch.right)]
-        norms = [torch.linalg.vector_norm(rows, dim=1) for rows in sides]
+        norms = [row_norms(rows) for rows in sides]
         good = (norms[0] > 0) & (norms[1] > 0) & torch.isfinite(norms[0] + norms[1])
         for place, each in enumerate(norms):
             self._unit[place] += int(have_unit_length(each).sum())

@@ -12,7 +12,7 @@ from torch import Tensor
 from embedwatch.align.aligner import Aligner
 from embedwatch.align.linear_maps import mapped
 from embedwatch.ann.arrays import sample_of
-from embedwatch.ann.intervals import interval
+from embedwatch.ann.intervals import CONFIDENT, interval
 from embedwatch.core.errors import InputError, UsageError
 from embedwatch.core.source import Source
 
@@ -78,6 +78,8 @@ class MigrationPlan:
         truth: what counts as found.
         stages: in the order in which they are taken.
         notes: what a reader must know.
+        gain: what the bridge finds of the relevant documents more than the old model does today, with its 95 % interval
+            over queries; `None` where it is not known which are relevant, or what is found today.
     """
 
     side: Side
@@ -87,6 +89,18 @@ class MigrationPlan:
     truth: str
     stages: tuple[Stage, ...]
     notes: tuple[str, ...] = ()
+    gain: tuple[float, float, float] | None = None
+
+    @property
+    def compatible(self) -> bool | None:
+        """Whether new queries find no less among old documents than old ones do: the rule of BCT for an upgrade.
+
+        `None` where it was not measured, or the interval of the difference holds both (Shen et al. 2020, arXiv
+        2003.11942).
+        """
+        if self.gain is None or self.gain[1] < 0 < self.gain[2]:
+            return None
+        return self.gain[0] >= 0
 
     @property
     def mixing_refused(self) -> bool:
@@ -100,7 +114,8 @@ class MigrationPlan:
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON types."""
         stages = [{**asdict(stage), "title": stage.title} for stage in self.stages]
-        return {**asdict(self), "stages": stages, "notes": list(self.notes), "mixing_refused": self.mixing_refused}
+        told = {"mixing_refused": self.mixing_refused, "compatible": self.compatible}
+        return {**asdict(self), "stages": stages, "notes": list(self.notes), **told}
 
 
 @dataclass(frozen=True)
@@ -199,10 +214,16 @@ def plan_migration(
         )
     crossed, bridged = _crossed(aligner, bench, side)
     native = bench.score(bench.queries, bench.new)
-    stages = []
+    stages: list[Stage] = []
+    gain: tuple[float, float, float] | None = None
+    over = _ranked(bridged, k)
     if bench.old_queries is not None:
-        stages.append(bench.stage("today", 0.0, _ranked(bench.score(bench.old_queries, bench.old), k)))
-    stages.append(bench.stage("bridge", 0.0, _ranked(bridged, k)))
+        today = _ranked(bench.score(bench.old_queries, bench.old), k)
+        stages.append(bench.stage("today", 0.0, today))
+        if relevant is not None:
+            gain = _gain(bench, over, today)
+            notes.append(_told(gain))
+    stages.append(bench.stage("bridge", 0.0, over))
     fresh = torch.rand(len(bench.new), generator=torch.Generator().manual_seed(seed))
     for share in sorted(shares):
         again = fresh < share  # the same documents and more at the next share
@@ -210,7 +231,7 @@ def plan_migration(
         stages.append(bench.stage("two indexes", share, ranked, old_recall=_old_recall(bench, ranked, again)))
     stages += [_mixed(bench, native, crossed, bridged, fresh < share, share) for share in sorted(shares)]
     stages.append(bench.stage("cutover", 1.0, _ranked(native, k)))
-    return MigrationPlan(side, len(bench.new), len(bench.queries), k, truth, tuple(stages), tuple(notes))
+    return MigrationPlan(side, len(bench.new), len(bench.queries), k, truth, tuple(stages), tuple(notes), gain)
 
 
 def _side(aligner: Aligner, old: Source, new: Source, side: Side | None) -> Side:
@@ -341,6 +362,25 @@ def fused(native: Tensor, bridged: Tensor, again: Tensor, k: int) -> Tensor:
             points.append(1 / (RRF + 1 + torch.arange(lists[-1].shape[1])))
     order = torch.argsort(torch.cat(points), descending=True, stable=True)[:k]
     return torch.cat(lists, 1)[:, order]
+
+
+def _gain(bench: _Bench, bridge: Tensor, today: Tensor) -> tuple[float, float, float]:
+    """Return the mean difference of what both find, query by query, with its 95 % interval."""
+    each = bench.found(bridge).any(1).double() - bench.found(today).any(1).double()  # (Q,), one target a query
+    mean = float(each.mean())
+    half = CONFIDENT * float(each.std(unbiased=False)) / max(1, len(each)) ** 0.5
+    return mean, mean - half, mean + half
+
+
+def _told(gain: tuple[float, float, float]) -> str:
+    """Return what the rule of BCT says, in words."""
+    mean, low, high = gain
+    span = f"{mean:+.3f} ({low:+.3f} to {high:+.3f})"
+    if high < 0:
+        return f"the bridge finds less than the old model does today, {span}: a bridge, not an upgrade"
+    if low > 0:
+        return f"the bridge finds more than the old model does today, {span}: compatible by the rule of BCT"
+    return f"the bridge finds as much as the old model does today, within chance, {span}"
 
 
 def _mixed(bench: _Bench, native: Tensor, crossed: Tensor, bridged: Tensor, again: Tensor, share: float) -> Stage:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["interval"]
+__all__ = ["CONFIDENT", "interval"]
 
 CONFIDENT = 1.959964
 """Standard deviations of a 95 % interval."""

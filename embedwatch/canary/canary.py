@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import torch
 from torch import Tensor
 
 from embedwatch.batch import PairBatch
 from embedwatch.canary.embedding import BATCH, Embed, Round, embed_in, rounds
+from embedwatch.canary.files import LARGEST_VALUES, read_canary, write_canary
 from embedwatch.canary.floor import Floor
 from embedwatch.canary.outcome import Outcome
 from embedwatch.canary.probes import PROBES
@@ -27,14 +29,12 @@ from embedwatch.stats.canary import MOST_TEXTS
 from embedwatch.stats.canary import Canary as CanaryStatistic
 from embedwatch.window import Window
 
-__all__ = ["LARGEST_VALUES", "LEAST_TEXTS", "METRICS", "Canary", "CanaryMetric", "text_hash"]
+__all__ = ["LEAST_TEXTS", "METRICS", "Canary", "CanaryMetric", "text_hash"]
 
 CanaryMetric = Literal["cosine", "dot", "euclidean"]
 METRICS: tuple[CanaryMetric, ...] = get_args(CanaryMetric)
 LEAST_TEXTS = 12
 """Texts of a canary: of fewer, five nearest neighbours say nothing."""
-LARGEST_VALUES = 1 << 26
-"""Numbers in the vectors of a canary, 256 MiB."""
 REPEATS = 3
 MOST_REPEATS = 100
 PLACE = "canary"
@@ -287,9 +287,7 @@ class Canary:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it to a file, whole or not at all."""
-        from embedwatch.canary.files import write_canary
-
-        write_canary(self, Path(path))
+        write_canary(self.to_json(), self.vectors, Path(path))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Canary:
@@ -298,9 +296,8 @@ class Canary:
         Raises:
             InputError: if it is no canary, or damaged.
         """
-        from embedwatch.canary.files import read_canary
-
-        return read_canary(Path(path))
+        about, vectors = read_canary(Path(path))
+        return _read(about, vectors, Path(path).name)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the vectors, as plain JSON types."""
@@ -366,3 +363,31 @@ def _check_texts(texts: Sequence[str]) -> None:
                 f"`texts` must all differ, got text {first[text] + 1} again as text {place + 1}; leave it out"
             )
         first[text] = place
+
+
+def _read(about: Mapping[str, Any], vectors: Tensor, name: str) -> Canary:
+    """Return the canary that a header and its vectors make."""
+    texts, hashes, notes = (about.get(key) for key in ("texts", "hashes", "notes"))
+    model, fingerprint, metric = (about.get(key) for key in ("model", "fingerprint", "metric"))
+    recorded, floor = about.get("recorded"), about.get("floor")
+    sound = all(isinstance(each, list) and all(isinstance(one, str) for one in each) for each in (texts, hashes, notes))
+    sound = sound and all(isinstance(each, str) for each in (model, fingerprint, metric)) and isinstance(floor, dict)
+    if not sound or not isinstance(recorded, int | float) or not math.isfinite(recorded):
+        raise InputError(f"{name} is damaged: its header lacks something; record it again")
+    try:
+        canary = Canary(
+            vectors=vectors,
+            floor=Floor.from_json(floor or {}),
+            hashes=tuple(hashes or ()),
+            texts=tuple(texts or ()),
+            model=str(model),
+            fingerprint=str(fingerprint),
+            metric=cast("CanaryMetric", metric),
+            recorded=float(recorded),
+            notes=tuple(notes or ()),
+        )
+    except ValueError as error:
+        raise InputError(f"{name} is damaged: {error}") from error
+    if canary.texts and tuple(map(text_hash, canary.texts)) != canary.hashes:
+        raise InputError(f"{name} is damaged: its texts and their hashes differ; record it again")
+    return canary

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import safetensors.torch
 from torch import Tensor
 
-from embedwatch.canary.canary import LARGEST_VALUES, Canary, CanaryMetric, text_hash
-from embedwatch.canary.floor import Floor
 from embedwatch.core.errors import InputError
 from embedwatch.whole_files import write_whole
 
-__all__ = ["CANARY_SCHEMA", "read_canary", "write_canary"]
+__all__ = ["CANARY_SCHEMA", "LARGEST_VALUES", "read_canary", "write_canary"]
 
 CANARY_SCHEMA = 1
 """Version of the file."""
+LARGEST_VALUES = 1 << 26
+"""Numbers in the vectors of a canary, 256 MiB."""
 KEY, TENSOR = "embedwatch.canary", "vectors"
 LONGEST_HEADER = 16 << 20
 LARGEST_FILE = 4 * LARGEST_VALUES + LONGEST_HEADER
@@ -27,24 +26,29 @@ LENGTH_BYTES = 8
 """A safetensors file begins with the length of its header, little-endian."""
 
 
-def write_canary(canary: Canary, path: Path) -> None:
+def write_canary(about: Mapping[str, Any], vectors: Tensor, path: Path) -> None:
     """Write a canary, whole or not at all.
+
+    Args:
+        about: everything but its vectors, as plain JSON types.
+        vectors: (N, D).
+        path: of the file.
 
     Raises:
         InputError: if it cannot be written, or its texts are too long.
     """
-    about = json.dumps({"schema": CANARY_SCHEMA, **canary.to_json()}, ensure_ascii=True)
-    if 2 * len(about) > LONGEST_HEADER:
+    text = json.dumps({"schema": CANARY_SCHEMA, **about}, ensure_ascii=True)
+    if 2 * len(text) > LONGEST_HEADER:
         raise InputError(f"texts of a canary must take at most {LONGEST_HEADER >> 21} MiB, got more; shorten them")
-    content = safetensors.torch.save({TENSOR: canary.vectors.contiguous()}, {KEY: about})
+    content = safetensors.torch.save({TENSOR: vectors.contiguous()}, {KEY: text})
     try:
         write_whole(path, content)
     except OSError as error:
         raise InputError(f"{path.name} cannot be written: {error.strerror or error}; check the folder") from error
 
 
-def read_canary(path: Path) -> Canary:
-    """Read a canary.
+def read_canary(path: Path) -> tuple[Mapping[str, Any], Tensor]:
+    """Return what a file says of a canary, and its vectors in float32, (N, D).
 
     Raises:
         InputError: if it is none, or damaged; one line says what is wrong.
@@ -68,7 +72,7 @@ def read_canary(path: Path) -> Canary:
         raise InputError(
             f"{path.name} must hold `{TENSOR}` alone, got {', '.join(sorted(tensors)) or 'nothing'}; record it again"
         )
-    return _made(about, vectors.float(), path.name)
+    return about, vectors.float()
 
 
 def _about(content: bytes, name: str) -> Mapping[str, Any]:
@@ -83,31 +87,3 @@ def _about(content: bytes, name: str) -> Mapping[str, Any]:
     if schema != CANARY_SCHEMA:
         raise InputError(f"{name} must have schema {CANARY_SCHEMA}, got {str(schema)[:20]}; record it again")
     return about if isinstance(about, Mapping) else {}
-
-
-def _made(about: Mapping[str, Any], vectors: Tensor, name: str) -> Canary:
-    """Return the canary that a header and its vectors make."""
-    texts, hashes, notes = (about.get(key) for key in ("texts", "hashes", "notes"))
-    model, fingerprint, metric = (about.get(key) for key in ("model", "fingerprint", "metric"))
-    recorded, floor = about.get("recorded"), about.get("floor")
-    sound = all(isinstance(each, list) and all(isinstance(one, str) for one in each) for each in (texts, hashes, notes))
-    sound = sound and all(isinstance(each, str) for each in (model, fingerprint, metric)) and isinstance(floor, dict)
-    if not sound or not isinstance(recorded, int | float) or not math.isfinite(recorded):
-        raise InputError(f"{name} is damaged: its header lacks something; record it again")
-    try:
-        canary = Canary(
-            vectors=vectors,
-            floor=Floor.from_json(floor or {}),
-            hashes=tuple(hashes or ()),
-            texts=tuple(texts or ()),
-            model=str(model),
-            fingerprint=str(fingerprint),
-            metric=cast("CanaryMetric", metric),
-            recorded=float(recorded),
-            notes=tuple(notes or ()),
-        )
-    except ValueError as error:
-        raise InputError(f"{name} is damaged: {error}") from error
-    if canary.texts and tuple(map(text_hash, canary.texts)) != canary.hashes:
-        raise InputError(f"{name} is damaged: its texts and their hashes differ; record it again")
-    return canary

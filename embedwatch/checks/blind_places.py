@@ -9,7 +9,10 @@ from embedwatch.core.verdict import Evidence, Limit
 
 
 class BlindPlaces(Check):
-    """Every place that a Monitor should see was seen."""
+    """Every place that a Monitor should see was seen.
+
+    Where looking pauses to keep to the budget, places that were not looked at yet are not judged.
+    """
 
     name = "blind_places"
     title = "places not seen"
@@ -31,6 +34,8 @@ class BlindPlaces(Check):
         del reference, history
         expected, seen = snapshot.number("places_expected"), snapshot.number("places_seen")
         missing = None if expected is None or seen is None else expected - seen
+        if not missing and snapshot.number("places_waiting"):
+            missing = None
         return Evidence(
             missing,
             self.limit,

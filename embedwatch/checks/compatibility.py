@@ -15,6 +15,7 @@ RECIPES = "recipes differ: "
 """How a note of the Snapshot begins that says in what the ways from text to vector differ."""
 TOWERS = "both sides are towers of one model: pairs should find one another, not be equal"
 LEAST_PAIRS = 100
+LEAST_DIMENSIONS = 2
 MOST_REPEATED = 0.2
 MOST_BROKEN = 0.01
 """Share of pairs with NaN, Inf or zeros."""
@@ -154,6 +155,10 @@ def _invalid(facts: _Facts) -> Finding | None:
     every = rows + broken
     repeated = max(facts("repeated_ratio", side=side) for side in ("left", "right"))
     told, remedies = [], []
+    narrow = min(facts("dimension", side=side) for side in ("left", "right"))
+    if narrow < LEAST_DIMENSIONS:
+        told.append(f"vectors of {narrow:.0f} dimension have no direction but plus and minus")
+        remedies.append("Give the vectors themselves, not a number of each.")
     if broken > MOST_BROKEN * every:
         told.append(f"{broken:,.0f} of {every:,.0f} pairs have NaN, Inf or a zero row")
         remedies.append("Embed the broken rows again.")

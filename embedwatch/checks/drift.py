@@ -19,7 +19,7 @@ from embedwatch.calibration import (
     plan,
     windows_together,
 )
-from embedwatch.core.check import Check
+from embedwatch.core.check import LEAST_DISTINCT, Check
 from embedwatch.core.errors import UsageError
 from embedwatch.core.history import History
 from embedwatch.core.snapshot import Snapshot
@@ -111,7 +111,7 @@ class Drift(Check):
     name = "drift"
     title = "drift from the reference"
     reads = (P_VALUE, *(size.metric for size in SIZES))
-    weighs = (FAMILY, "drift_rows", "drift_rows_needed", "drift_decay_length", "drift_blocks")
+    weighs = (FAMILY, "drift_rows", "drift_rows_needed", "drift_decay_length", "drift_blocks", "drift_distinct_rows")
     limit = Limit(warn=LEVEL, fail=LEVEL, side="below")
     exhibits = ("foreign_rows", "crowded_rows", "cells_gained", "cells_lost")
     meaning = "Rows are not what they were: other content, another mixture, or another way from input to vectors."
@@ -305,6 +305,13 @@ def _too_few(snapshot: Snapshot, rows: int) -> str:
         return (
             f"None of {snapshot.provenance.rows:,} rows could be compared: each holds NaN or Inf, has no number, or "
             "equals one on which the reference was fitted."
+        )
+    different = snapshot.number("drift_distinct_rows")
+    if different is not None and different < LEAST_DISTINCT:
+        alike = "all the same" if different == 1 else f"{different:.0f} different ones"
+        return (
+            f"Of {rows:,} rows those that were sampled are {alike}, needs {LEAST_DISTINCT}: whether one input came again "
+            "and again, or one vector stands for many, `embedwatch audit` of them tells no better than their source."
         )
     why = f", since {length:.3g} rows in a row are about one thing" if length is not None and length > 1 else ""
     before, now = (snapshot.number("drift_blocks", side=side) for side in ("reference", "window"))

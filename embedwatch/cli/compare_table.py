@@ -12,8 +12,8 @@ from embedwatch.sinks._blame import blamed
 from embedwatch.sinks.console import Console, print_paragraph
 
 if TYPE_CHECKING:
-    from embedwatch.comparing import Comparison
-    from embedwatch.segmenting import Segmented
+    from embedwatch.comparison import Comparison
+    from embedwatch.comparison import Segmented
 
 __all__ = ["print_comparison"]
 

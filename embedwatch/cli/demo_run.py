@@ -29,7 +29,11 @@ if TYPE_CHECKING:
 __all__ = ["run_demo"]
 
 START_SECONDS = 180.0
-"""So long the daemon may take to answer."""
+"""So long the daemon may take to answer: it loads torch, and on a busy machine that takes a minute."""
+SILENT_SECONDS = 5.0
+"""After so long it is said what is waited for."""
+ANSWER_SECONDS = 5.0
+"""So long one answer may take."""
 EVALUATION = "2s"
 """A window of the daemon: short, so that one sees something."""
 EVERY, WINDOW, BUDGET = 5, 20, 0.1
@@ -51,8 +55,8 @@ def run_demo(model: Path | None, address: str, *, seconds: float | None, quiet: 
         quiet: say only what is found.
     """
     terminal, _ = open_terminals("auto")
-    with tempfile.TemporaryDirectory(prefix="embedwatch-demo-") as folder, _daemon(Path(folder), address):
-        tell = (lambda text: None) if quiet else _teller(terminal)
+    tell = (lambda text: None) if quiet else _teller(terminal)
+    with tempfile.TemporaryDirectory(prefix="embedwatch-demo-") as folder, _daemon(Path(folder), address, tell):
         _where_to_look(tell, address)
         sinks: list[Sink | str] = [Findings(terminal, quiet=quiet), f"daemon:http://{address}"]
         act = Act(seconds, tell)
@@ -82,7 +86,7 @@ def _where_to_look(tell: Callable[[str], None], address: str) -> None:
 
 
 @contextmanager
-def _daemon(folder: Path, address: str) -> Iterator[None]:
+def _daemon(folder: Path, address: str, tell: Callable[[str], None]) -> Iterator[None]:
     """Run a daemon of its own process until the end of the block."""
     config, log = folder / "embedwatch.yaml", folder / "daemon.log"
     config.write_text(f'web: {{listen: ["{address}"]}}\nevaluation: {{interval: {EVALUATION}}}\n', encoding="utf-8")
@@ -91,7 +95,7 @@ def _daemon(folder: Path, address: str) -> Iterator[None]:
     with log.open("wb") as out:
         process = subprocess.Popen(command, stdout=out, stderr=out)  # noqa: S603  # Python itself, and our own daemon
     try:
-        _wait(process, address, log)
+        _wait(process, address, log, tell)
         yield
     finally:
         process.terminate()
@@ -102,21 +106,30 @@ def _daemon(folder: Path, address: str) -> Iterator[None]:
             process.wait()
 
 
-def _wait(process: subprocess.Popen[bytes], address: str, log: Path) -> None:
-    """Wait until the daemon answers.
+def _wait(process: subprocess.Popen[bytes], address: str, log: Path, tell: Callable[[str], None]) -> None:
+    """Wait until the daemon answers, and say so where that takes a while.
 
     Raises:
         InputError: if it ends, or does not answer in time.
     """
-    until = time.monotonic() + START_SECONDS
-    while time.monotonic() < until and process.poll() is None:
+    began = time.monotonic()
+    told = False
+    while (passed := time.monotonic() - began) < START_SECONDS and process.poll() is None:
         try:
-            with urllib.request.urlopen(f"http://{address}/-/ready", timeout=1.0):
+            with urllib.request.urlopen(f"http://{address}/-/ready", timeout=ANSWER_SECONDS):
                 return
         except (urllib.error.URLError, OSError):
+            if passed >= SILENT_SECONDS and not told:
+                told = True
+                tell(f"waiting for the daemon to load and to answer at {address}, {START_SECONDS:.0f} s at most")
             time.sleep(0.1)
     said = log.read_text(errors="replace").strip().splitlines()
-    raise InputError(f"the daemon must answer at {address}, it did not: {said[-1] if said else 'it said nothing'}")
+    last = f"and its last words were: {said[-1]}" if said else "and it said nothing"
+    ended = f"it ended with status {process.returncode}" if process.poll() is not None else "no answer"
+    raise InputError(
+        f"the daemon must answer at http://{address}/-/ready within {START_SECONDS:.0f} s, got: {ended}, {last};"
+        " try again when the machine is less busy, or look at what `embedwatch serve` says"
+    )
 
 
 class _Demonstration:

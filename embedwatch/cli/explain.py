@@ -45,7 +45,6 @@ def explain_command(*, file: str, check: str | None, place: str | None, every: b
     """
     from embedwatch.cli.option_names import in_options
     from embedwatch.cli.terminals import open_terminals
-    from embedwatch.core.explaining import explained
     from embedwatch.explaining import choose_verdicts, read_verdicts
     from embedwatch.sinks.console import print_paragraph
 
@@ -53,13 +52,13 @@ def explain_command(*, file: str, check: str | None, place: str | None, every: b
         matching = choose_verdicts(read_verdicts(file), check=check, place=place)
     shown = [verdict for verdict in matching if every or check is not None or verdict.status != "ok"]
     if as_json:
-        told = [{**verdict.to_json(), "explained": dict(explained(verdict))} for verdict in shown]
+        told = [{**verdict.to_json(), "explained": dict(verdict.topics())} for verdict in shown]
         click.echo(json.dumps({"schema": EXPLAIN_SCHEMA, "verdicts": told}, ensure_ascii=False, indent=2))
         return EXIT_OK
     terminal, _ = open_terminals(color)
     for verdict in shown:
         print_paragraph(terminal, f"{verdict.check}: {verdict.title}, {verdict.space}", "bold", indent=0)
-        for topic, sentence in explained(verdict):
+        for topic, sentence in verdict.topics():
             style = STYLES[verdict.status] if topic == "verdict" else ""
             print_paragraph(terminal, f"{topic}: {sentence}", style, indent=2)
         terminal.print()

@@ -22,6 +22,8 @@ SIZES = ("name", "series", "share", "bytes")
 RIGHT = frozenset(SIZES[1:])
 """Columns of numbers."""
 PLACES, ATTENTION, MODELS, HEADS = 10, 8, 1, 0
+MOST = 100_000
+"""Of anything that is counted: more are a slip."""
 NAMED = 10
 """So many families, the largest, are shown one by one."""
 Row = Sequence[str]
@@ -30,15 +32,15 @@ Row = Sequence[str]
 @click.command("metrics", short_help="Show what is exported to Prometheus, and how many series that is.")
 @click.option("--grep", metavar="REGEX", help="Show families whose name or help matches, whatever the case.")
 @click.option("--estimate", "estimated", is_flag=True, help="Show how many series a Monitor exports, by family.")
-@click.option("--places", type=click.IntRange(min=1), help=f"Places of each model.  [default: {PLACES}]")
+@click.option("--places", type=click.IntRange(1, MOST), help=f"Places of each model.  [default: {PLACES}]")
 @click.option(
     "--attention-layers",
     "attention",
-    type=click.IntRange(min=0),
+    type=click.IntRange(0, MOST),
     help=f"Layers of each model whose attention is watched.  [default: {ATTENTION}]",
 )
-@click.option("--models", type=click.IntRange(min=1), help=f"Models in one process.  [default: {MODELS}]")
-@click.option("--heads", type=click.IntRange(min=0), help=f"Heads of each hidden place.  [default: {HEADS}]")
+@click.option("--models", type=click.IntRange(1, MOST), help=f"Models in one process.  [default: {MODELS}]")
+@click.option("--heads", type=click.IntRange(0, MOST), help=f"Heads of each hidden place.  [default: {HEADS}]")
 @click.option("--daemon", is_flag=True, help="Count what `embedwatch serve` exports beside them.")
 @click.option("--markdown", is_flag=True, help="Print a table in Markdown.")
 @json_option

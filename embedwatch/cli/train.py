@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from rich.console import Console as Terminal
 
     from embedwatch.integrations.model_trainer import TrainerWatch
-    from embedwatch_model.events import Callback, Outcome
+    from embedwatch_model.events import Outcome
     from embedwatch_model.run import RunSettings
-    from embedwatch_model.training import Trainer
+    from embedwatch_model.training import Callback, Trainer
 
 __all__ = ["train_command"]
 

@@ -13,7 +13,7 @@ from embedwatch.core.registry import Plugin
 from embedwatch.core.snapshot import Snapshot
 from embedwatch.core.verdict import Evidence, Limit
 
-__all__ = ["ENCODED", "LEAST_QUERIES", "LIVE", "STORED", "Check", "RangeCheck", "ThresholdCheck", "role_of"]
+__all__ = ["ENCODED", "LEAST_DISTINCT", "LEAST_QUERIES", "LIVE", "STORED", "Check", "RangeCheck", "ThresholdCheck", "role_of"]
 
 STORED = ("vectors", "table", "pooled")
 """Roles of places whose rows are kept and compared: alike, huge or repeated rows are defects there."""
@@ -23,6 +23,8 @@ ENCODED = ("pooled", *LIVE)
 """Roles of places that show what a model makes of its input: input that is all alike makes rows that are all alike."""
 DISTINCT, INPUTS = "distinct_rows", "distinct_inputs"
 """Measurements that tell a model that gives one vector for many inputs from one that is asked the same again."""
+LEAST_DISTINCT = 10
+"""Distinct rows below which a window says what came again and again, and nothing of a distribution."""
 LEAST_QUERIES = 256
 """Sampled rows of attention, one for each head of each query, below which heads are not judged."""
 

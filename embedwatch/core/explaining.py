@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from statistics import NormalDist
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from embedwatch.core.verdict import Evidence, Limit, Verdict
+from embedwatch.core.evidence import Evidence, Limit, Status
 
 __all__ = ["explained"]
 
@@ -22,32 +20,30 @@ HALF = 0.5
 """A p-value from here on says nothing about how large a difference might be."""
 
 
-def explained(verdict: Verdict) -> list[tuple[str, str]]:
+def explained(
+    evidence: Evidence, *, status: Status, reason: str, meaning: str = "", remedy: str = ""
+) -> list[tuple[str, str]]:
     """Return what a verdict says, topic by topic: (topic, sentence).
 
     Topics, where there is something to say: verdict, found, test, compared, value, effect, sureness, means, do,
     changes. Nothing but the verdict is read.
 
     Example:
-        >>> from embedwatch.core.snapshot import Space
-        >>> from embedwatch.core.verdict import Evidence, Limit, Verdict
         >>> evidence = Evidence(0.95, Limit(warn=0.9, fail=0.98), 500, measurement="mean_cosine")
-        >>> verdict = Verdict("collapse", "collapse", Space("m", "p"), "warn", evidence, 0.9, "Alike.", "", "")
-        >>> dict(explained(verdict))["changes"]
+        >>> dict(explained(evidence, status="warn", reason="Alike."))["changes"]
         'below 0.9 it would be ok; at 0.98 or above it would fail'
     """
-    evidence = verdict.evidence
     topics = {
-        "verdict": f"{verdict.status} ({STATUS_WORDS[verdict.status]})",
-        "found": verdict.reason,
+        "verdict": f"{status} ({STATUS_WORDS[status]})",
+        "found": reason,
         "test": evidence.test or _comparison(evidence.limit),
         "compared": _compared(evidence),
         "value": _value(evidence),
         "effect": _effect(evidence),
         "sureness": "; ".join(_sureness(evidence)),
-        "means": verdict.meaning if verdict.status != "ok" else "",
-        "do": verdict.remedy,
-        "changes": "; ".join(_changes(verdict)),
+        "means": meaning if status != "ok" else "",
+        "do": remedy,
+        "changes": "; ".join(_changes(evidence, status)),
     }
     return [(topic, sentence) for topic, sentence in topics.items() if sentence]
 
@@ -110,9 +106,8 @@ def _often(p_value: float) -> str:
     return f"one healthy window in {1 / p_value:,.0f} differs" if p_value > 0 else "no healthy window differs"
 
 
-def _changes(verdict: Verdict) -> Iterator[str]:
+def _changes(evidence: Evidence, status: Status) -> Iterator[str]:
     """Yield what would have to be otherwise for another verdict."""
-    evidence = verdict.evidence
     if evidence.rows_needed is not None and evidence.rows < evidence.rows_needed:
         yield f"with {evidence.rows_needed:,.0f} rows there would be a full answer"
     if evidence.value is None or evidence.limit is None:
@@ -121,12 +116,12 @@ def _changes(verdict: Verdict) -> Iterator[str]:
         if evidence.value is not None and evidence.effect_limit is not None:
             yield f"an effect of {_shown(evidence.effect_limit)} or beyond would count, sure as it is"
         return
-    yield from _crossings(verdict.status, evidence.limit)
-    if verdict.status in ("warn", "fail") and evidence.effect_limit is not None:
+    yield from _crossings(status, evidence.limit)
+    if status in ("warn", "fail") and evidence.effect_limit is not None:
         yield f"an effect that does not reach {_shown(evidence.effect_limit)} would be ok"
-    if verdict.status == "warn" and evidence.effect_fail is not None:
+    if status == "warn" and evidence.effect_fail is not None:
         yield f"one of {_shown(evidence.effect_fail)} or beyond would fail"
-    if verdict.status == "ok":
+    if status == "ok":
         yield from _rows_for_sure(evidence)
 
 

@@ -13,7 +13,6 @@ from weakref import WeakKeyDictionary
 from embedwatch.batch import VectorBatch
 from embedwatch.core.boundary import Boundary
 from embedwatch.core.check import Check
-from embedwatch.core.explaining import explained as explain
 from embedwatch.core.measurement import Measurement, Metric
 from embedwatch.core.registry import registered
 from embedwatch.core.snapshot import Provenance, Snapshot, Space
@@ -22,6 +21,7 @@ from embedwatch.core.verdict import Status, Verdict
 from embedwatch.course import Course, Judgement
 from embedwatch.course_maker import CourseMaker
 from embedwatch.daemon.chronicle import Chronicle
+from embedwatch.daemon.entries import joined
 from embedwatch.daemon.gathered import Gathered, compared_names
 from embedwatch.daemon.maps import MapRows
 from embedwatch.daemon.slots import Content, Entry, Layout
@@ -112,7 +112,7 @@ class Account:
         """Take parcels into the open window, and return the judgements of Snapshots among them."""
         self._entries += [entry.number for entry in entries]
         self.owed += sum(entry.size for entry in entries)
-        found = [self._apply(entry) for entry in _joined(entries)]
+        found = [self._apply(entry) for entry in joined(entries)]
         return [judgement for judgement in found if judgement is not None]
 
     def drop(self, number: int) -> None:
@@ -187,6 +187,7 @@ class Account:
             tuple(self._entries),
             [judgement.snapshot.to_json() for judgement in self._unsaved],
             [self._state(verdict) for verdict in last],
+            self.chronicle.news(),
         )
 
     def _state(self, verdict: Verdict) -> VerdictState:
@@ -208,6 +209,7 @@ class Account:
     def settle(self) -> None:
         """Say that the store has all of it."""
         self._entries, self._unsaved, self.owed = [], [], 0
+        self.chronicle.settle()
 
     def restore(self, kept: Kept) -> int:
         """Take over what the store had, but the inbox; return the number of parts that could not be read."""
@@ -232,6 +234,10 @@ class Account:
         if len(self.course.history):
             self.course.last = Judgement(list(self.course.history)[-1], tuple(verdicts), ())
             self.chronicle.follow(self.course.history, verdicts)
+        tried += 1
+        with self.boundary.guard("restore", "chronicle"):
+            self.chronicle.restore(kept.chapter)
+            done += 1
         if kept.window is not None:
             tried += 1
             with self.boundary.guard("restore", "window"):
@@ -271,7 +277,7 @@ class Account:
         }
         if whole and last is not None:
             found["snapshot"] = last.snapshot.to_json()
-            explained = ([list(each) for each in explain(verdict)] for verdict in last.verdicts)
+            explained = ([list(each) for each in verdict.topics()] for verdict in last.verdicts)
             found["verdicts"] = [
                 {**told, "explained": topics} for told, topics in zip(self.verdicts(), explained, strict=True)
             ]
@@ -362,35 +368,3 @@ def _lean(snapshot: Snapshot, metrics: dict[Metric, Metric]) -> Snapshot:
     """Return a Snapshot that was read, with the declarations of those before it: it takes less than half."""
     shared = (replace(each, metric=metrics.setdefault(each.metric, each.metric)) for each in snapshot.measurements)
     return replace(snapshot, measurements=tuple(shared))
-
-
-def _joined(entries: Sequence[Entry]) -> list[Entry]:
-    """Join neighbouring rows of one sort: many small updates of statistics cost more than one."""
-    found: list[list[Entry]] = []
-    for entry in entries:
-        if found and _alike(found[-1][-1], entry):
-            found[-1].append(entry)
-        else:
-            found.append([entry])
-    return [group[0] if len(group) == 1 else _join(group) for group in found]
-
-
-def _alike(one: Entry, other: Entry) -> bool:
-    """Return whether two parcels can be one batch with one provenance."""
-    first, second = one.content, other.content
-    if not isinstance(first, VectorBatch) or not isinstance(second, VectorBatch):
-        return False
-    return _sort(one.parcel, first) == _sort(other.parcel, second)
-
-
-def _sort(parcel: Parcel, batch: VectorBatch) -> tuple[Any, ...]:
-    columns = (batch.ids is None, batch.labels is None, batch.source, batch.segment)
-    about = (parcel.step, parcel.fingerprint, parcel.notes, dict(parcel.coverage))
-    return batch.rows.dtype, batch.dimension, *columns, *about
-
-
-def _join(group: Sequence[Entry]) -> Entry:
-    batches = [entry.content for entry in group if isinstance(entry.content, VectorBatch)]
-    coverage = sum((Counter(entry.parcel.coverage) for entry in group), Counter())
-    parcel = replace(group[-1].parcel, coverage=dict(coverage), rows=sum(map(len, batches)), payload=b"")
-    return replace(group[-1], parcel=parcel, content=VectorBatch.concat(batches))

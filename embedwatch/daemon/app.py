@@ -187,7 +187,7 @@ def _reading(app: FastAPI, heart: Heart) -> None:
 
     @app.get("/api/v1/changes", responses={**JSON_OBJECTS, **errors(401)})
     async def changes() -> Response:
-        """Verdicts that became grave, or ceased to be, since the start, the newest first."""
+        """Verdicts that became grave, or ceased to be, also before a restart, the newest first."""
         return await told(heart.changes)
 
     @app.get("/api/v1/verdicts", responses={**JSON_OBJECTS, **errors(401, 422)})

@@ -158,7 +158,7 @@ def _lines(path: Path) -> list[tuple[int, str]]:
         with path.open("rb") as file:
             text = file.read(LARGEST_FILE).decode("utf-8")
     except OSError as error:
-        raise UsageError(f"{path}: must be a readable file, got {error.strerror or error}") from error
+        raise UsageError(f"{path}: must be a readable file, got {error.strerror or error}; correct the path") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: must be UTF-8 text, got other bytes") from error
     found = [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1)]

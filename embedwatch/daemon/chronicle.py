@@ -1,19 +1,20 @@
-"""Chronicle: how one Space has fared since the daemon started: statuses of its windows, verdicts that turned, a course.
+"""Chronicle: how one Space has fared: statuses of its windows, verdicts that turned, a course.
 
-The page at `/` shows it; nothing is judged by it.
+The page at `/` shows it; nothing is judged by it. The store keeps it, so that it goes on after a restart.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+from embedwatch.core.errors import InputError
 from embedwatch.core.measurement import Measurement
 from embedwatch.core.snapshot import Snapshot
 from embedwatch.core.verdict import STATUSES, Status, Verdict, worst
 
-__all__ = ["Chronicle", "course_json"]
+__all__ = ["TURNS", "WINDOWS", "Chapter", "Chronicle", "course_json"]
 
 WINDOWS = 60
 """Windows whose status is kept."""
@@ -21,9 +22,20 @@ TURNS = 50
 """Turns of verdicts that are kept, of one Space."""
 POINTS = 60
 """Newest points of the one course that stands beside a Space in a list."""
+TOLD = ("time", "space", "check", "title", "before", "status", "reason")
+"""What is known of a turn."""
 GRAVE: tuple[Status, ...] = ("warn", "fail")
 USUAL = ("effective_rank_ratio", "norm_mean", "mean_cosine")
 """Whose course is shown where no verdict names a measurement."""
+
+
+class Chapter(NamedTuple):
+    """A stretch of a Chronicle in plain JSON types, the oldest first."""
+
+    statuses: Sequence[Sequence[Any]] = ()
+    """When windows closed, and the gravest status of each."""
+    turns: Sequence[dict[str, Any]] = ()
+    """Verdicts that became grave, or ceased to be."""
 
 
 class Chronicle:
@@ -40,14 +52,41 @@ class Chronicle:
         self.turns: deque[dict[str, Any]] = deque(maxlen=TURNS)
         """Verdicts that became grave, or ceased to be, the newest last."""
         self._course: dict[str, Any] | None = None
+        self._windows, self._turned = 0, 0
+
+    def news(self) -> Chapter:
+        """Return what the store lacks: as much of it as is kept."""
+        statuses, turns = list(self.statuses), list(self.turns)
+        return Chapter(statuses[max(len(statuses) - self._windows, 0) :], turns[max(len(turns) - self._turned, 0) :])
+
+    def settle(self) -> None:
+        """Say that the store has all of it."""
+        self._windows, self._turned = 0, 0
+
+    def restore(self, chapter: Chapter) -> None:
+        """Go on where the store says that it was.
+
+        Raises:
+            InputError: if it is not what it claims to be; then nothing has changed.
+        """
+        known = {status: status for status in STATUSES}
+        try:
+            statuses = [(float(time), known[status]) for time, status in chapter.statuses]
+            turns = [{name: turn[name] for name in TOLD} for turn in chapter.turns]
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"`chapter` must hold statuses with their time and whole turns, got {error!r}") from error
+        self.statuses.extend(statuses)
+        self.turns.extend(turns)
 
     def add(self, snapshot: Snapshot, verdicts: Sequence[Verdict], before: Mapping[str, Status]) -> None:
         """Add a judgement, with the statuses that checks had before."""
         time = snapshot.provenance.time
         self.statuses.append((time, worst([verdict.status for verdict in verdicts])))
+        self._windows += 1
         for verdict in verdicts:
             was = before.get(verdict.check)
             if verdict.status != was and (verdict.status in GRAVE or was in GRAVE):
+                self._turned += 1
                 self.turns.append(
                     {
                         "time": time,

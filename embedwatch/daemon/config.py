@@ -40,7 +40,8 @@ __all__ = [
 DEFAULT_ADDRESS = "127.0.0.1:9477"
 """A port that no exporter in Prometheus' list of allocations has; it is not registered there."""
 DEFAULT_STORAGE = Path("embedwatch-data")
-NAME = r"^[^\s/][^\r\n\t]{0,199}$"
+NAME = r"^[^\s/\x00-\x1f\x7f][^\x00-\x1f\x7f]{0,199}$"
+"""Of a label: what may also be sent over HTTP, on one line, and no path of the root."""
 DURATION = r"^(?=.)(\d+w)?(\d+d)?(\d+h)?(\d+m)?(\d+s)?(\d+ms)?$"
 SIZE = r"^\d+ ?(B|KiB|MiB|GiB|kB|MB|GB)$"
 ALARMS = r"^\d+(\.\d+)? +per +\d+(\.\d+)?[mhdw]$"

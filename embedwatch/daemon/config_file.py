@@ -124,11 +124,11 @@ def _file(path: Path, origins: dict[Place, str]) -> Tree:
             raise ConfigError([f"{path}: must be at most {LARGEST_FILE} bytes; is it a configuration?"])
         node = yaml.compose(content.decode("utf-8"), Loader=yaml.SafeLoader)
     except OSError as error:
-        raise ConfigError([f"{path}: must be a readable file, got {error.strerror or error}"]) from error
+        raise ConfigError([f"{path}: must be a readable file, got {error.strerror or error}; correct the path"]) from error
     except UnicodeDecodeError as error:
         raise ConfigError([f"{path}: must be UTF-8, got another coding; convert it"]) from error
     except (yaml.YAMLError, RecursionError) as error:
-        raise ConfigError([f"{_at(path, error)}: must be YAML, got {_reason(error)}"]) from error
+        raise ConfigError([f"{_at(path, error)}: must be YAML, got {_reason(error)}; correct it there"]) from error
     if node is None:
         return {}
     problems = list(_lines(node, (), path, origins, set()))
@@ -137,7 +137,7 @@ def _file(path: Path, origins: dict[Place, str]) -> Tree:
     try:
         tree = yaml.safe_load(content)
     except (yaml.YAMLError, ValueError) as error:
-        raise ConfigError([f"{_at(path, error)}: must be YAML, got {_reason(error)}"]) from error
+        raise ConfigError([f"{_at(path, error)}: must be YAML, got {_reason(error)}; correct it there"]) from error
     if not isinstance(tree, dict):
         raise ConfigError([f"{path}:1: must be names with values, got {type(tree).__name__}; write `web:` and so on"])
     return tree

@@ -29,7 +29,18 @@ def senseless(config: Config) -> Iterator[tuple[Place, str]]:
     yield from _addresses(config)
     for number, text in enumerate(config.sinks):
         yield from _sink(config, number, text)
+    yield from _names(config)
     yield from _choice(config)
+
+
+def _names(config: Config) -> Iterator[tuple[Place, str]]:
+    """Yield sources of one kind that bear one name: what they find would be taken for one another."""
+    first: dict[tuple[str, str], int] = {}
+    for number, source in enumerate(config.sources):
+        before = first.setdefault((source.kind, source.name), number)
+        if before < number:
+            told = f"`sources[{number}].name` must be another than `sources[{before}].name`, got {shown(source.name)} twice"
+            yield ("sources", number, "name"), f"{told}; choose another name"
 
 
 def _addresses(config: Config) -> Iterator[tuple[Place, str]]:

@@ -50,7 +50,8 @@ WORDS: Mapping[str, Words] = {
     "model_type": _section,
     "path_type": _fixed("be a path", "write it as text"),
     "string_pattern_mismatch": _fixed(
-        "be one line of up to 200 letters that begins with neither a space nor a slash", "choose another name"
+        "be one line of up to 200 letters, without control characters, that begins with neither a space nor a slash",
+        "choose another name",
     ),
     "string_type": _fixed("be a text", "put it in quotes"),
     "too_long": lambda context, _: (f"hold at most {context['max_length']:,} entries", "leave some out"),

@@ -316,7 +316,7 @@ class Heart:
         return self._keeping.maps.body(space, zipped=gzip, spread=spread)
 
     def changes(self) -> list[dict[str, Any]]:
-        """Return how verdicts turned since the start, the newest first."""
+        """Return how verdicts turned lately, also before a restart, the newest first."""
         accounts = [self._keeping.own, *(account for _, account in self._sorted())]
         turns = [turn for account in accounts for turn in list(account.chronicle.turns)]
         return sorted(turns, key=lambda turn: turn["time"], reverse=True)[:CHANGES]

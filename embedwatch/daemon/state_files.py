@@ -37,6 +37,12 @@ MIGRATIONS = (
         )""",
     ),
     ("ALTER TABLE verdicts ADD COLUMN reference TEXT NOT NULL DEFAULT ''",),
+    (
+        "CREATE TABLE statuses (id INTEGER PRIMARY KEY AUTOINCREMENT, space TEXT NOT NULL, status TEXT NOT NULL)",
+        "CREATE INDEX statuses_of ON statuses (space, id)",
+        "CREATE TABLE turns (id INTEGER PRIMARY KEY AUTOINCREMENT, space TEXT NOT NULL, turn TEXT NOT NULL)",
+        "CREATE INDEX turns_of ON turns (space, id)",
+    ),
 )
 """What makes each version of the schema out of the one before; the first, out of an empty file."""
 SCHEMA_VERSION = len(MIGRATIONS)

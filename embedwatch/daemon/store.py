@@ -7,6 +7,8 @@ storage/
                  windows      open windows, one a Space
                  snapshots    the last ones of each Space
                  verdicts     status of each check, since when, and by which reference
+                 statuses     gravest status of the last windows of each Space
+                 turns        verdicts that became grave, or ceased to be
                  deliveries   (sender, number) of what was accepted: the same again is known
 ```
 
@@ -29,6 +31,7 @@ from typing import Any, overload
 
 from embedwatch.core.errors import UsageError
 from embedwatch.core.snapshot import Space
+from embedwatch.daemon.chronicle import TURNS, WINDOWS, Chapter
 from embedwatch.daemon.state_files import MEMORY, SCHEMA_VERSION, NewerError, connect, hold, set_aside
 from embedwatch.large_bytes import PIECE, pieces
 
@@ -39,6 +42,8 @@ log = logging.getLogger(__name__)
 FILE = "state.sqlite"
 REMEMBERED = 200
 """Snapshots of a Space that are kept."""
+NEWEST = (("snapshots", "snapshot", REMEMBERED), ("statuses", "status", WINDOWS), ("turns", "turn", TURNS))
+"""Tables of which the newest rows of a Space are kept: the column that holds JSON, and how many."""
 DELIVERIES = 100_000
 """So many (sender, number) are kept, the newest: a sender repeats what it sent lately."""
 PRUNED_EVERY = 1_000
@@ -75,6 +80,7 @@ class Saved:
         entries: numbers of the parcels that are in it, or in one of the Snapshots.
         snapshots: of the windows closed since, as JSON.
         verdicts: of the last of them.
+        chapter: statuses and turns of the windows closed since.
     """
 
     space: Space
@@ -82,6 +88,7 @@ class Saved:
     entries: Sequence[int] = ()
     snapshots: Sequence[dict[str, Any]] = ()
     verdicts: Sequence[VerdictState] = ()
+    chapter: Chapter = field(default_factory=Chapter)
 
 
 class JsonTexts(Sequence[dict[str, Any]]):
@@ -130,6 +137,13 @@ class Kept:
     entries: list[tuple[int, bytes]] = field(default_factory=list)
     snapshots: JsonTexts = field(default_factory=JsonTexts)
     verdicts: list[VerdictState] = field(default_factory=list)
+    statuses: list[list[Any]] = field(default_factory=list)
+    turns: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def chapter(self) -> Chapter:
+        """Statuses and turns."""
+        return Chapter(self.statuses, self.turns)
 
 
 @dataclass(eq=False)
@@ -275,13 +289,20 @@ class Store:
             database.execute("DELETE FROM windows WHERE space = ?", (key,))
         else:
             self._insert("INSERT OR REPLACE INTO windows VALUES (?, {})", "windows", key, saved.window)
-        texts = [(key, json.dumps(snapshot)) for snapshot in saved.snapshots]
-        database.executemany("INSERT INTO snapshots (space, snapshot) VALUES (?, ?)", texts)
-        if texts:
-            oldest = "SELECT id FROM snapshots WHERE space = ? ORDER BY id DESC LIMIT 1 OFFSET ?"
-            database.execute(f"DELETE FROM snapshots WHERE space = ? AND id <= ({oldest})", (key, key, REMEMBERED))  # noqa: S608 -- a constant
+        for (table, column, most), values in zip(
+            NEWEST, (saved.snapshots, saved.chapter.statuses, saved.chapter.turns), strict=True
+        ):
+            self._append(table, column, key, values, most)
         states = [(key, each.name, each.since, json.dumps(each.verdict), each.reference) for each in saved.verdicts]
         database.executemany("INSERT OR REPLACE INTO verdicts VALUES (?, ?, ?, ?, ?)", states)
+
+    def _append(self, table: str, column: str, key: str, values: Sequence[Any], most: int) -> None:
+        """Add rows of JSON to a table, and keep the newest of the Space."""
+        if values:
+            rows = [(key, json.dumps(value)) for value in values]
+            self._database.executemany(f"INSERT INTO {table} (space, {column}) VALUES (?, ?)", rows)  # noqa: S608 -- constants
+            oldest = f"SELECT id FROM {table} WHERE space = ? ORDER BY id DESC LIMIT 1 OFFSET ?"  # noqa: S608
+            self._database.execute(f"DELETE FROM {table} WHERE space = ? AND id <= ({oldest})", (key, key, most))  # noqa: S608
 
     def forget(self, spaces: Iterable[Space]) -> None:
         """Drop what is known of some Spaces.
@@ -291,7 +312,7 @@ class Store:
         """
         keys = [(_key(space),) for space in spaces]
         with self._lock, self._transaction():
-            for table in ("windows", "snapshots", "verdicts"):
+            for table in ("windows", "verdicts", *(table for table, _, _ in NEWEST)):
                 self._database.executemany(f"DELETE FROM {table} WHERE space = ?", keys)  # noqa: S608 -- a constant
 
     def restore(self) -> dict[Space, Kept]:
@@ -314,6 +335,10 @@ class Store:
             found.setdefault(key, Kept()).entries.append((number, data))
         for key, text in self._rows("SELECT space, snapshot FROM snapshots ORDER BY id"):
             found.setdefault(key, Kept()).snapshots.add(text)
+        for key, text in self._rows("SELECT space, status FROM statuses ORDER BY id"):
+            found.setdefault(key, Kept()).statuses.append(json.loads(text))
+        for key, text in self._rows("SELECT space, turn FROM turns ORDER BY id"):
+            found.setdefault(key, Kept()).turns.append(json.loads(text))
         verdicts = "SELECT space, name, since, verdict, reference FROM verdicts ORDER BY name"
         for key, name, since, text, mark in self._rows(verdicts):
             found.setdefault(key, Kept()).verdicts.append(VerdictState(name, since, json.loads(text), mark))

@@ -22,6 +22,12 @@ REATTACHED = Metric(
     "places_reattached_total", "Modules that were replaced, and are watched again.", "places", "counter", headline=False
 )
 OFF = Metric("parts_off", "Parts of embedwatch that failed so often that they are switched off.", "parts", healthy="0")
+PAUSED = Metric(
+    "watch_paused", "1 where looking paused in this window, to keep to the budget; 0 where not.", headline=False
+)
+WAITING = Metric(
+    "places_waiting", "Places not looked at yet, since looking pauses to keep to the budget.", "places", headline=False
+)
 ERRORS = Metric("errors_total", "Exceptions of ours, by where they ended.", "errors", "counter", "0", ("stage", "name"))
 
 
@@ -32,6 +38,8 @@ class Watched:
     Args:
         expected: number of places that should be seen.
         blind: places that were not, each with the likely cause.
+        waiting: places that were not looked at yet, since looking pauses to keep to the budget; not among the expected.
+        paused: whether looking paused at any time in this window.
         overhead: our processor time over the rest; `None` where it is not known yet.
         seconds, dropped, reattached: since the last time, or since watching began in a total.
         every: one step in so many is looked at.
@@ -41,6 +49,8 @@ class Watched:
 
     expected: int
     blind: Mapping[str, str] = field(default_factory=dict)
+    waiting: Sequence[str] = ()
+    paused: bool = False
     overhead: float | None = None
     seconds: float = 0.0
     every: int = 1
@@ -61,7 +71,7 @@ class Watching(Diagnostic):
     name = "watching"
     title = "watching"
     examines = "watching"
-    metrics = (EXPECTED, SEEN, OVERHEAD, SECONDS, INTERVAL, DROPPED, REATTACHED, OFF, ERRORS)
+    metrics = (EXPECTED, SEEN, OVERHEAD, SECONDS, INTERVAL, DROPPED, REATTACHED, PAUSED, WAITING, OFF, ERRORS)
 
     def examine(self, subject: Any) -> tuple[Sequence[Measurement], Sequence[Exhibit]]:
         """Return the measurements of a `Watched`, and the blind places as a table."""
@@ -74,6 +84,8 @@ class Watching(Diagnostic):
             INTERVAL.measure(watched.every),
             DROPPED.measure(watched.dropped),
             REATTACHED.measure(watched.reattached),
+            PAUSED.measure(int(watched.paused)),
+            WAITING.measure(len(watched.waiting)),
             OFF.measure(len(watched.off)),
             *(ERRORS.measure(count, stage=stage, name=name) for (stage, name), count in watched.errors.items()),
         ]

@@ -30,7 +30,10 @@ NEIGHBOURS = 10
 """k of CSLS, as its paper has it."""
 FUSION = 60
 """k of reciprocal rank fusion, as its paper has it."""
-LEAST_NORM = 1e-30
+ORDER = 1e-13
+"""By so much a row is moved away for each that stands before it: more than rounding, less than any difference."""
+SAFE_NORM = 1e15
+"""Beyond this norm, or below its inverse, squares may leave the range of float32."""
 
 
 class Found(NamedTuple):
@@ -48,17 +51,37 @@ class Found(NamedTuple):
 def directions(rows: Tensor) -> Tensor:
     """Return the rows scaled to norm 1, zero rows as zeros; in the type of the rows.
 
+    Rows whose squares leave the range of their type are scaled by their largest entry first. Rows with NaN or Inf hold
+    NaN.
+
     Shape: (N, D) -> (N, D).
 
     Example:
-        >>> directions(torch.tensor([[3.0, 4.0], [0.0, 0.0]])).tolist()
-        [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
+        >>> directions(torch.tensor([[3.0, 4.0], [0.0, 0.0], [3e30, 4e30]])).tolist()
+        [[0.6000000238418579, 0.800000011920929], [0.0, 0.0], [0.6000000238418579, 0.800000011920929]]
     """
-    norms: Tensor = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-    return rows / norms.clamp(min=LEAST_NORM)
+    norms: Tensor = torch.linalg.vector_norm(rows, dim=1)
+    hard = ~((norms > 1 / SAFE_NORM) & (norms < SAFE_NORM))
+    found: Tensor = rows / norms.masked_fill(hard, 1.0)[:, None]
+    if not bool(hard.any()):
+        return found
+    wide = rows[hard].double()
+    scale = wide.abs().amax(1, keepdim=True)
+    wide = wide / torch.where(scale == 0, torch.ones_like(scale), scale)
+    lengths = torch.linalg.vector_norm(wide, dim=1, keepdim=True)
+    found[hard] = (wide / torch.where(lengths == 0, torch.ones_like(lengths), lengths)).to(rows.dtype)
+    return found
 
 
-def find(queries: Tensor, gallery: Tensor, targets: Tensor, k: int = NEIGHBOURS, less: Tensor | None = None) -> Found:
+def find(
+    queries: Tensor,
+    gallery: Tensor,
+    targets: Tensor,
+    k: int = NEIGHBOURS,
+    less: Tensor | None = None,
+    *,
+    tie: float = 0.0,
+) -> Found:
     """Return the rank of each query's target, and what lies nearest to the query.
 
     Args:
@@ -67,6 +90,7 @@ def find(queries: Tensor, gallery: Tensor, targets: Tensor, k: int = NEIGHBOURS,
         targets: position in the gallery of what each query should find. (Q,) int64
         k: how many neighbours are returned.
         less: taken off twice the cosines, as CSLS does with `hubness`. (G,)
+        tie: rows within this of the target's cosine are as near as it.
 
     NaN: a query with NaN finds nothing: its rank is G.
     """
@@ -78,7 +102,7 @@ def find(queries: Tensor, gallery: Tensor, targets: Tensor, k: int = NEIGHBOURS,
         if less is not None:
             scores = 2 * scores - less
         own = scores.gather(1, where[start : start + CHUNK, None])
-        before, ties = (scores > own).sum(1), (scores == own).sum(1) - 1
+        before, ties = (scores > own + tie).sum(1), ((scores - own).abs() <= tie).sum(1) - 1
         rank = 1 + before + ties / 2
         ranks.append(torch.where(own[:, 0].isnan(), float(len(gallery)), rank))
         near.append(scores.topk(width, dim=1).indices)
@@ -89,6 +113,8 @@ def find(queries: Tensor, gallery: Tensor, targets: Tensor, k: int = NEIGHBOURS,
 
 def nearest(queries: Tensor, gallery: Tensor, k: int = NEIGHBOURS, *, without: Tensor | None = None) -> Tensor:
     """Return the positions of the k rows of the gallery that are nearest to each query by cosine, nearest first.
+
+    Of rows that are equally near, in float64 the first come first.
 
     Args:
         queries: (Q, D).
@@ -105,6 +131,8 @@ def nearest(queries: Tensor, gallery: Tensor, k: int = NEIGHBOURS, *, without: T
         scores = directions(queries[start : start + CHUNK]) @ rows.T
         if without is not None:
             scores.scatter_(1, without[start : start + CHUNK, None], -torch.inf)
+        if scores.dtype == torch.float64:
+            scores -= ORDER * torch.arange(len(rows), device=scores.device)
         found.append(scores.topk(width, dim=1).indices)
     return torch.cat(found) if found else torch.zeros(0, width, dtype=torch.int64)
 

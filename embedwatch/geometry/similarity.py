@@ -16,17 +16,19 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from embedwatch.geometry import retrieval
+from embedwatch.geometry.alignment import PairMoments
 from embedwatch.geometry.isotropy import uniformity
 
 __all__ = [
-    "CrossMoments",
+    "NOTHING",
     "Mutual",
     "Towers",
     "cka_of_moments",
-    "cross_moments",
     "cross_overlap",
     "held_out_cca",
     "kept_neighbours",
+    "missed_share",
     "mutual_knn",
     "nearest",
     "own_places",
@@ -34,8 +36,6 @@ __all__ = [
     "towers",
 ]
 
-CHUNK = 512
-"""Rows whose cosines with all others are formed at a time."""
 LEAST_PAIRS = 4
 """The unbiased estimator of dependence divides by N - 3."""
 NOTHING = 1e-12
@@ -43,8 +43,6 @@ NOTHING = 1e-12
 QUANTILE = 0.95
 """Of the permuted values: above it, agreement is more than chance."""
 PERMUTATIONS = 99
-ORDER = 1e-13
-"""By so much a row is moved away for each that stands before it: more than rounding, less than any difference."""
 KEPT_VARIANCE = 0.99
 RANK = 1e-6
 """Directions whose singular value is below this share of the largest are rounding."""
@@ -52,26 +50,6 @@ ROWS_PER_DIRECTION = 3
 """Rows that fit CCA, for each direction that it may turn: of fewer, it finds agreement in noise."""
 MOST_ROWS = 1_000
 """Rows whose cosines are ranked: half a million pairs."""
-
-
-class CrossMoments(NamedTuple):
-    """Number, means and centred second moments of paired unit rows, in float64: all that linear CKA needs.
-
-    Args:
-        rows: N.
-        mean_left: (D1,).
-        mean_right: (D2,).
-        left: `Σ (x - x̄)(x - x̄)ᵀ`, (D1, D1).
-        right: the same of the other side, (D2, D2).
-        cross: `Σ (x - x̄)(y - ȳ)ᵀ`, (D1, D2).
-    """
-
-    rows: int
-    mean_left: Tensor
-    mean_right: Tensor
-    left: Tensor
-    right: Tensor
-    cross: Tensor
 
 
 class Mutual(NamedTuple):
@@ -110,15 +88,7 @@ class Towers(NamedTuple):
     uniformity_right: float | None
 
 
-def cross_moments(left: Tensor, right: Tensor) -> CrossMoments:
-    """Return the moments of paired rows. Shape: (N, D1), (N, D2), N ≥ 1."""
-    x, y = left.double(), right.double()
-    means = x.mean(0), y.mean(0)
-    x, y = x - means[0], y - means[1]
-    return CrossMoments(len(x), *means, x.T @ x, y.T @ y, x.T @ y)
-
-
-def cka_of_moments(moments: CrossMoments) -> float | None:
+def cka_of_moments(moments: PairMoments) -> float | None:
     """Return the debiased linear CKA of unit rows from their moments: no matrix of N × N is formed.
 
     `HSIC(K, L) / √(HSIC(K, K) HSIC(L, L))` with HSIC₁ of Song et al. 2012 (JMLR 13, eq. 5), whose Gram matrices have no
@@ -131,12 +101,29 @@ def cka_of_moments(moments: CrossMoments) -> float | None:
     `None` for fewer than 4 rows, or rows that are all alike.
     """
     m = moments
-    if m.rows < LEAST_PAIRS:
+    if m.number < LEAST_PAIRS:
         return None
-    own, other = _hsic(m.rows, m.left, m.mean_left, m.mean_left), _hsic(m.rows, m.right, m.mean_right, m.mean_right)
+    own, other = _hsic(m.number, m.left, m.left_mean, m.left_mean), _hsic(m.number, m.right, m.right_mean, m.right_mean)
     if own <= NOTHING or other <= NOTHING:
         return None
-    return _hsic(m.rows, m.cross, m.mean_left, m.mean_right) / math.sqrt(own * other)
+    return _hsic(m.number, m.cross, m.left_mean, m.right_mean) / math.sqrt(own * other)
+
+
+def missed_share(moments: PairMoments) -> float | None:
+    """Return what the right side misses of the left one: `Σ ‖(x - x̄) - (y - ȳ)‖² / Σ ‖x - x̄‖²`, from their moments.
+
+    Range: 0 where both differ by one shift at most, 2 and more where they have nothing to do with one another; `None`
+    where the left rows are all alike.
+
+    Example:
+        >>> rows = torch.eye(3, dtype=torch.float64)
+        >>> round(missed_share(PairMoments.of(rows, rows + 5)), 9)
+        0.0
+    """
+    left, right, cross = (float(each.diagonal().sum()) for each in (moments.left, moments.right, moments.cross))
+    if left <= NOTHING * moments.number:
+        return None
+    return max(0.0, (left + right - 2 * cross) / left)
 
 
 def _hsic(count: int, scatter: Tensor, mean: Tensor, other: Tensor) -> float:
@@ -154,14 +141,7 @@ def nearest(queries: Tensor, gallery: Tensor, k: int) -> Tensor:
 
     Shape: (N, D), (N, D) -> (N, k) int64, k < N.
     """
-    found = []
-    for start in range(0, len(queries), CHUNK):
-        cosines = queries[start : start + CHUNK] @ gallery.T  # (C, N)
-        places = torch.arange(len(cosines))
-        cosines[places, places + start] = -torch.inf
-        cosines -= ORDER * torch.arange(len(gallery))
-        found.append(cosines.topk(k, dim=1).indices)
-    return torch.cat(found)
+    return retrieval.nearest(queries, gallery, k, without=torch.arange(len(queries)))
 
 
 def kept_neighbours(found: Tensor, wanted: Tensor) -> Tensor:
@@ -187,14 +167,8 @@ def own_places(queries: Tensor, gallery: Tensor) -> Tensor:
 
     Shape: (N, D), (N, D) -> (N,) float64.
     """
-    places = []
-    for start in range(0, len(queries), CHUNK):
-        part = queries[start : start + CHUNK]
-        cosines = part @ gallery.T  # (C, N)
-        own = (part * gallery[start : start + CHUNK]).sum(1, keepdim=True)
-        nearer, alike = (cosines > own + NOTHING).sum(1), ((cosines - own).abs() <= NOTHING).sum(1) - 1
-        places.append(nearer.double() + alike.clamp(min=0).double() / 2)
-    return torch.cat(places)
+    own = torch.arange(len(queries))
+    return retrieval.find(queries, gallery, own, k=1, tie=NOTHING).ranks.double() - 1
 
 
 def mutual_knn(left: Tensor, right: Tensor, k: int, *, seed: int = 0) -> Mutual | None:

@@ -16,6 +16,8 @@ __all__ = ["check_corpus", "count_tokens"]
 LINES = 512
 """So many lines are cut into tokens at once."""
 TOKENS_AT_MOST = 5_000_000
+PROBE = 1 << 16
+"""So many bytes are looked at before anything is counted."""
 LONGEST_LINE = 1 << 16
 """Characters of a line that are read; the rest is left out."""
 
@@ -27,9 +29,14 @@ def check_corpus(path: Path) -> None:
         InputError: in one line.
     """
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise InputError(f"`corpus` must be a regular file, got a pipe or device, {path.name}; write it to a file")
         with path.open("rb") as file:
-            if not file.read(1):
+            start = file.read(PROBE)
+            if not start.strip():
                 raise InputError(f"`corpus` must hold texts, got the empty file {path.name}; name another")
+            if b"\0" in start:
+                raise InputError(f"`corpus` must hold texts, got bytes that are none in {path.name}; name another")
     except (OSError, ValueError) as error:
         if isinstance(error, InputError):
             raise

@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Examinable", "Rows"]
+__all__ = ["FLOATING", "Entries", "Examinable", "Rows"]
+
+FLOATING = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+"""Types that weights are kept in as numbers; others are quantised, and mean something only together with a scale."""
+
+
+@dataclass(frozen=True)
+class Entries:
+    """A floating-point tensor of a model, read piece by piece.
+
+    Args:
+        name: dotted path.
+        shape: of the whole.
+        dtype: one of `FLOATING`.
+        pieces: yields all entries, some millions at a time, each once.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    pieces: Callable[[], Iterator[Tensor]]
 
 
 class Rows(Protocol):
@@ -75,6 +96,9 @@ class Examinable(Protocol):
 
     def position_table(self) -> Rows | None:
         """Return the matrix of learned positions; `None` where there is none."""
+
+    def every_weight(self) -> Iterator[Entries]:
+        """Yield every tensor of floating-point numbers, once; what is quantised or holds no numbers yet is left out."""
 
     def module(self) -> nn.Module:
         """Return the part that turns tokens into hidden states.

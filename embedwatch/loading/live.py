@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from embedwatch.core.errors import InputError
+from embedwatch.loading.examinable import FLOATING, Entries
 from embedwatch.loading.heads import is_writer, outputs_of
 from embedwatch.loading.own import EmbedwatchConfig
 from embedwatch.loading.positions import position_module
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LiveSubject", "MatrixRows"]
 
+PIECE = 1 << 20
+"""So many entries of a weight are handed on at once, or one row where that is longer."""
 SAMPLED = 64
 """A fingerprint reads so many entries of each parameter, evenly spaced."""
 
@@ -164,6 +167,17 @@ class LiveSubject:
             table = position_module(self.model)
         return MatrixRows(table.weight) if isinstance(table, nn.Embedding) and table.weight.requires_grad else None
 
+    def every_weight(self) -> Iterator[Entries]:
+        """Yield every parameter and every buffer that is saved with the model, where they are floating-point numbers.
+
+        What is shared comes once, under its first name; what lies on the meta device holds no numbers.
+        """
+        for name, weight in (*self.model.named_parameters(), *_saved_buffers(self.model)):
+            here = weight.detach()
+            here = torch.view_as_real(here) if here.is_complex() else here
+            if here.dtype in FLOATING and not here.is_meta:
+                yield Entries(name, tuple(here.shape), here.dtype, partial(_pieces, here))
+
     def module(self) -> nn.Module:
         """Return the model itself; it stays in the mode in which it is."""
         return self.model
@@ -202,3 +216,22 @@ class LiveSubject:
     @property
     def _outputs(self) -> Any:
         return outputs_of(self.model)
+
+
+def _saved_buffers(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Yield the buffers that are saved with a model, each once: caches and masks that are made anew are none of it."""
+    seen: set[int] = set()
+    for path, module in model.named_modules():
+        for name, buffer in module.named_buffers(recurse=False):
+            if name not in module._non_persistent_buffers_set and id(buffer) not in seen:
+                seen.add(id(buffer))
+                yield f"{path}.{name}" if path else name, buffer
+
+
+def _pieces(weight: Tensor) -> Iterator[Tensor]:
+    """Yield the entries of a tensor, some rows at a time, on its own device."""
+    if weight.dim() == 0:
+        yield weight
+        return
+    rows = max(1, PIECE * len(weight) // max(1, weight.numel()))
+    yield from weight.split(rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from embedwatch.core.errors import InputError
 from embedwatch.loading.encoder import TextEncoder
@@ -13,17 +13,46 @@ from embedwatch.loading.pipeline import Pipeline, read_pipeline
 from embedwatch.loading.tokens import encoder_settings, lowercase, open_tokenizer, text_limit
 
 if TYPE_CHECKING:
-    from embedwatch.loading.blueprint import Blueprint
-    from embedwatch.loading.subject import Subject
+    from pathlib import Path
 
-__all__ = ["make_encoder"]
+    from transformers import PreTrainedTokenizerBase
+
+    from embedwatch.loading.backbone import Backbone
+    from embedwatch.loading.blueprint import Blueprint
+    from embedwatch.loading.modules import Module
+
+__all__ = ["Described", "make_encoder"]
 
 FAMILY = "config_sentence_transformers.json"
 FULL_LENGTH = frozenset({"siglip", "siglip2"})
 """Model types trained on texts that padding fills up to the last position, and that never saw a mask."""
 
 
-def make_encoder(subject: Subject, *, pooling: str | None = None, prefix: str | None = None) -> TextEncoder:
+class Described(Protocol):
+    """A model on disk, as far as its recipe needs it: a Subject."""
+
+    label: str
+    directory: Path
+    home: Path
+    modules: tuple[Module, ...]
+    blueprint: Blueprint
+
+    @property
+    def vocabulary(self) -> int:
+        """V."""
+
+    @property
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """Its tokenizer."""
+
+    def token_table(self) -> object:
+        """Return the matrix that turns tokens into vectors; refuses where there is none."""
+
+    def backbone(self, *, features: bool = False) -> Backbone:
+        """Return the model itself."""
+
+
+def make_encoder(subject: Described, *, pooling: str | None = None, prefix: str | None = None) -> TextEncoder:
     """Read a model's recipe and build its encoder; see `Subject.encoder`."""
     label, blueprint = subject.label, subject.blueprint
     family = read_json(subject.directory / FAMILY) if (subject.directory / FAMILY).is_file() else {}
@@ -60,7 +89,7 @@ def make_encoder(subject: Subject, *, pooling: str | None = None, prefix: str | 
     )
 
 
-def _has_features(subject: Subject, settings: dict[str, Any]) -> bool:
+def _has_features(subject: Described, settings: dict[str, Any]) -> bool:
     """Return whether the model turns texts into vectors by itself, as two-tower models of texts and images do."""
     if not hasattr(subject.blueprint.model_class, "get_text_features"):
         return False

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Iterator, Sequence
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from embedwatch.core.errors import InputError
 from embedwatch.loading.backbone import Backbone, build_backbone, build_writer
 from embedwatch.loading.blueprint import draw
+from embedwatch.loading.examinable import Entries
 from embedwatch.loading.find import CONFIG, find_model, is_model
 from embedwatch.loading.heads import is_writer, output_names, saved_class
 from embedwatch.loading.messages import printable
@@ -19,7 +20,7 @@ from embedwatch.loading.modules import list_modules
 from embedwatch.loading.recipe import make_encoder
 from embedwatch.loading.tables import Table, find_tensor, guess_tensor
 from embedwatch.loading.tokens import open_tokenizer
-from embedwatch.loading.weights import Weights
+from embedwatch.loading.weights import DTYPES, SINGLE, Weights
 
 if TYPE_CHECKING:
     import torch
@@ -176,6 +177,21 @@ class Subject:
     def tied(self) -> bool:
         """Whether the token table turns vectors into logits as well."""
         return self._output[1]
+
+    def every_weight(self) -> Iterator[Entries]:
+        """Yield every tensor of floating-point numbers in the files, read by pieces: the model is not built.
+
+        Those of the modules that follow it in modules.json come last, under the names of their folders.
+        """
+        further = [module.folder for module in self.modules if module.folder not in (self.home, self.directory)]
+        parts = [("", self.weights)]
+        parts += [(f"{folder.name}/", Weights(folder)) for folder in further if (folder / SINGLE).is_file()]
+        for prefix, weights in parts:
+            for name in weights:
+                stored = weights[name]
+                if stored.dtype in DTYPES:
+                    pieces = partial(weights.pieces, name)
+                    yield Entries(printable(prefix + name), stored.shape, DTYPES[stored.dtype], pieces)
 
     def module(self) -> nn.Module:
         """Return the part that turns tokens into hidden states, in evaluation mode; see `backbone`."""

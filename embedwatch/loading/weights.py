@@ -16,11 +16,13 @@ from embedwatch.core.errors import InputError
 from embedwatch.loading.find import FORMATS, read_json, short
 from embedwatch.loading.messages import first_line, printable
 
-__all__ = ["Stored", "Weights"]
+__all__ = ["DTYPES", "SINGLE", "Stored", "Weights"]
 
 DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+PIECE = 1 << 22
+"""So many bytes of a tensor are read at once: a multiple of the size of every type."""
 BLOCK = 4096
 BLOCKS = 8
 """A fingerprint reads this many blocks of this many bytes of each tensor, spread evenly."""
@@ -87,6 +89,20 @@ class Weights:
         """Return rows `start` to `stop` of a tensor, in its own type and in memory of their own."""
         rows: Tensor = self._file(self._stored[name].file).get_slice(name)[start:stop]
         return rows.clone()  # a slice may be a view of the mapped file, which the next reader would find changed
+
+    def pieces(self, name: str) -> Iterator[Tensor]:
+        """Yield all entries of a floating-point tensor in their own type, read from the file. Shape: (N,) each."""
+        stored = self._stored[name]
+        with stored.file.open("rb") as file:
+            file.seek(stored.start)
+            for left in range(stored.stop - stored.start, 0, -PIECE):
+                piece = bytearray(min(left, PIECE))
+                if file.readinto(piece) != len(piece):
+                    raise InputError(
+                        f"`{short(stored.file)}` must be a whole safetensors file, got one that was cut while it was "
+                        "read; download or save it again"
+                    )
+                yield torch.frombuffer(piece, dtype=DTYPES[stored.dtype])
 
     def sample(self, name: str) -> bytes:
         """Return the name, type and shape of a tensor and evenly spaced blocks of its bytes, all where it is small."""

@@ -13,6 +13,7 @@ __all__ = [
     "adds_positions",
     "find_stacks",
     "is_computed",
+    "lies_in_parts",
     "parent_of",
     "token_embeddings",
     "token_groups",
@@ -193,6 +194,15 @@ def adds_positions(name: str, module: nn.Module) -> bool:
     if POSITIONS.search(f"{own} {type(module).__name__}"):
         return True
     return isinstance(module, nn.Embedding) and SHORT_POSITIONS.search(own) is not None
+
+
+def lies_in_parts(model: nn.Module) -> bool:
+    """Return whether weights lie in parts on several ranks, so that one rank alone can neither read nor run the model.
+
+    Known are DTensors (`fully_shard`, tensor parallelism), FullyShardedDataParallel, and DeepSpeed's ZeRO-3.
+    """
+    marked = any(getattr(module, "_is_fsdp_managed_module", False) for module in model.modules())
+    return marked or any(hasattr(weight, "to_local") or hasattr(weight, "ds_id") for weight in model.parameters())
 
 
 def parent_of(name: str) -> str:

@@ -13,11 +13,12 @@ from embedwatch.core.boundary import Boundary
 from embedwatch.observe.anatomy import find_stacks, is_computed, weight_of
 from embedwatch.observe.attention.site import AttentionSite
 from embedwatch.observe.attention.watch import AttentionWatch
+from embedwatch.observe.masks import Padding
 from embedwatch.observe.observer import Added, Begin, End, Observer, TokensSeen
 from embedwatch.observe.outputs import POOLED
 from embedwatch.observe.places import Place, Places, find_places, find_positions, token_groups
 from embedwatch.observe.pulse import Pulse
-from embedwatch.observe.scopes import Padding, Scope, find_scopes, inputs_of, part_inputs, scopes_of
+from embedwatch.observe.scopes import Scope, find_scopes, inputs_of, part_inputs, scopes_of
 from embedwatch.observe.seam import Hook
 from embedwatch.observe.tables import TableWatch, first_row_here
 
@@ -48,6 +49,8 @@ CALLED = (
 )
 NO_FORWARD = f"no forward pass was seen: {COMPILED}, or it is not called"
 NOTHING = f"nothing was seen, though the model ran: {COMPILED}, or it calls none of these modules"
+NOT_YET = (NEVER_CALLED, NOTHING, UNSEEN)
+"""What is said of a place that was not looked at; where looking pauses it may only be too early."""
 
 
 @dataclass
@@ -91,7 +94,7 @@ class Attachment:
         self.model, self._parts = model, parts
         self._pulse, self._boundary, self._rows, self._seed = pulse, boundary, rows, seed
         self.reattached = 0
-        self._forwards = 0
+        self._forwards = self._looks = 0  # of the pulse, at the last mark
         self._fixed: list[_Fixed] = []
         self._left: dict[str, str] | None = None  # what was blind when the model was let go of
         found = find_places(model, places)
@@ -262,12 +265,17 @@ class Attachment:
             self._hang(observer)
 
     def mark(self) -> None:
-        """End a window: places that were not seen, though the model was looked at, have been silent for it."""
-        looked = any(observer.fresh for observer in self.observers) or self._passes >= MANY_PASSES
+        """End a window: places that were not seen, though the model was looked at, have been silent for it.
+
+        A window with a pause in it, which keeps to the budget, says nothing about a place that was not seen in it.
+        """
+        rested, armed = self._pulse.rested, self._pulse.looks > self._looks
+        fresh = any(observer.fresh for observer in self.observers)
+        looked = not rested and (fresh or (armed and self._passes >= MANY_PASSES))
         for observer in self.observers:
             observer.mark(looked=looked)
-        self.attention.mark()
-        self._forwards = self._pulse.forwards
+        self.attention.mark(rested=rested)
+        self._forwards, self._looks = self._pulse.forwards, self._pulse.looks
 
     @property
     def _passes(self) -> int:
@@ -275,9 +283,26 @@ class Attachment:
         return self._pulse.forwards - self._forwards
 
     def blind(self) -> dict[str, str]:
-        """Return the places that saw nothing, or nothing for a while, each with the likely cause."""
+        """Return the places that saw nothing, or nothing for a while, each with the likely cause.
+
+        What is only `waiting` is none of them.
+        """
         if self._left is not None:
             return dict(self._left)
+        waits = self._waits()
+        return {name: cause for name, cause in self._unseen().items() if not (waits and cause in NOT_YET)}
+
+    def waiting(self) -> tuple[str, ...]:
+        """Return the places that were not looked at yet, while looking pauses to keep to the budget."""
+        if self._left is not None or not self._waits():
+            return ()
+        return tuple(name for name, cause in self._unseen().items() if cause in NOT_YET)
+
+    def _waits(self) -> bool:
+        """Return whether looking pauses, or did in this window."""
+        return self._pulse.rested and not self._pulse.training
+
+    def _unseen(self) -> dict[str, str]:
         paths = {name for name, _ in self.model.named_modules(remove_duplicate=False)}
         seen = [observer for observer in self.observers if observer.looks]
         usual = NEVER_CALLED if seen else NOTHING if self._pulse.forwards else NO_FORWARD

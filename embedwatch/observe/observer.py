@@ -15,12 +15,12 @@ from torch._subclasses.fake_tensor import FakeTensor
 from embedwatch.core.boundary import Boundary
 from embedwatch.observe.arrival import arrival, arriving
 from embedwatch.observe.looks import Looks
+from embedwatch.observe.masks import Mask, Padding, real_rows
 from embedwatch.observe.outputs import named_tensor, vectors_of
 from embedwatch.observe.places import Place
 from embedwatch.observe.predictions import predictions
 from embedwatch.observe.pulse import Pulse
 from embedwatch.observe.sampling import Sample, sample_rows
-from embedwatch.observe.scopes import Mask, Padding, real_rows
 from embedwatch.observe.seam import Hook
 
 __all__ = ["EMPTY", "Added", "Begin", "End", "Observer", "Seen", "TokensSeen", "why_unfit"]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from embedwatch.observe.arrival import Arriving
-    from embedwatch.observe.scopes import Mask
+    from embedwatch.observe.masks import Mask
 
 __all__ = ["Context", "Pulse", "Ticker"]
 
@@ -82,6 +82,10 @@ class Pulse:
         """Processor time that seeing it took."""
         self.paused = False
         """Whether nothing is looked at for now, since it costs too much."""
+        self.rested = False
+        """Whether that was so at any time since the last window was closed."""
+        self.looks = 0
+        """Forward passes that were looked at."""
         self.attention_every: int | None = None
         """Of the passes that are looked at, attention is in those so many steps apart; `None` for none."""
         self._attended: int | None = None
@@ -143,7 +147,13 @@ class Pulse:
             self._learned = self.step
         context.looking = self.armed and (grad or not self._validates)
         context.attending = context.looking and self._attention_is_due()
+        self.looks += context.looking
         self.forwards = context.forward + 1 - self._number
+
+    def rest(self, *, paused: bool) -> None:
+        """Look at nothing for now, or go on to look."""
+        self.paused = paused
+        self.rested |= paused
 
     def _attention_is_due(self) -> bool:
         """Return whether attention is looked at in this step, and take note that it is."""

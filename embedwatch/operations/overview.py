@@ -100,6 +100,7 @@ def _verdicts() -> Iterator[Panel]:
         columns=("model", "place", "segment", "check"),
         value="verdict",
         words={"1": ("warn", "orange"), "2": ("fail", "red")},
+        widths={"segment": 90, "verdict": 90},
     )
     yield table(
         "Firing alerts",
@@ -107,6 +108,7 @@ def _verdicts() -> Iterator[Panel]:
         [target(_alerts(), instant=True)],
         columns=("alertname", "severity", "model", "place", "check"),
         value="",
+        widths={"alertname": 250, "severity": 90, "model": 110},
     )
 
 

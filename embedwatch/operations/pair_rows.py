@@ -43,6 +43,13 @@ def pairs() -> Iterator[Panel]:
         unit="percentunit",
     )
     yield drawn(
+        "What a map misses",
+        "Squared distance of both sides less their means, over the variance of the left one: 0 for one space, 2 and more "
+        "for strangers.",
+        "as at the beginning.",
+        worst("pair_residual_ratio"),
+    )
+    yield drawn(
         "Pairs compared",
         "Items that have a vector on both sides, fewest first.",
         "level; few pairs say little.",

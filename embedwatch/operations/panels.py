@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby, pairwise
 from typing import Any
 
 __all__ = [
@@ -24,11 +25,16 @@ DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 VARIABLES = ("datasource", "job", "instance", "model", "place", "segment")
 COLUMNS = 24
 """Width of Grafana's grid."""
-SIZES = {"row": (COLUMNS, 1), "stat": (4, 4), "timeseries": (8, 8), "table": (12, 8)}
-"""Width and height of each type of panel."""
+SIZES = {"row": (COLUMNS, 1), "stat": (4, 4), "timeseries": (8, 9), "table": (12, 8)}
+"""Width, at the least, and height of each type of panel."""
 LIMIT = "limit"
 """`refId` of the query that draws limits, dashed."""
-LIMIT_COLOUR = "dark-red"
+LIMIT_COLOURS = {"warn": "dark-orange", "fail": "dark-red"}
+"""Of a limit whose line is named after its severity."""
+EXPONENT, DIGITS = "sci", 2
+"""Grafana's unit for numbers with an exponent, and decimals of these: it shows all of them unless told otherwise."""
+NARROWEST = 60
+"""Pixels of a column; Grafana takes 150, and lets the last ones run out of the panel."""
 LEGEND_WIDTH = 8
 
 
@@ -59,7 +65,7 @@ def time_series(
     Args:
         title: what is drawn.
         description: what it is, and what good looks like.
-        targets: queries; one of ref `LIMIT` is drawn dashed.
+        targets: queries; one of ref `LIMIT` is drawn dashed, and named first: it is never cut off.
         unit: Grafana's name of the unit.
         interval: smallest step between points; empty leaves it to the data source.
     """
@@ -67,13 +73,15 @@ def time_series(
         "color": {"mode": "palette-classic"},
         "custom": {"drawStyle": "line", "fillOpacity": 0, "lineWidth": 1, "showPoints": "auto", "spanNulls": False},
         "unit": unit,
+        **({"decimals": DIGITS} if unit == EXPONENT else {}),
     }
+    limits_first = sorted(targets, key=lambda query: query["refId"] != LIMIT)
     return {
-        **_panel("timeseries", title, description, targets),
-        "fieldConfig": {"defaults": defaults, "overrides": [_dashed()] if _has_limit(targets) else []},
+        **_panel("timeseries", title, description, limits_first),
+        "fieldConfig": {"defaults": defaults, "overrides": _limits() if _has_limit(targets) else []},
         **({"interval": interval} if interval else {}),
         "options": {
-            "legend": {"calcs": ["lastNotNull"], "displayMode": "table", "placement": "bottom", "showLegend": True},
+            "legend": {"calcs": [], "displayMode": "list", "placement": "bottom", "showLegend": True},
             "tooltip": {"mode": "multi", "sort": "desc"},
         },
     }
@@ -115,6 +123,7 @@ def table(
     columns: Sequence[str],
     value: str,
     words: Mapping[str, tuple[str, str]] | None = None,
+    widths: Mapping[str, int] | None = None,
 ) -> Panel:
     """Return a table with one line a series.
 
@@ -125,6 +134,7 @@ def table(
         columns: labels to show, in this order.
         value: heading of the value; empty hides it.
         words: values that are shown as a word in a colour.
+        widths: pixels of columns; the others share the rest.
     """
     mappings = [
         {"type": "value", "options": {number: {"color": colour, "index": index, "text": text}}}
@@ -137,6 +147,10 @@ def table(
             {"id": "custom.cellOptions", "value": {"type": "color-text"}},
         ],
     }
+    sized = [
+        {"matcher": {"id": "byName", "options": name}, "properties": [{"id": "custom.width", "value": width}]}
+        for name, width in (widths or {}).items()
+    ]
     organize = {
         "excludeByName": {"Time": True, **({} if value else {"Value": True})},
         "indexByName": {name: index for index, name in enumerate((*columns, "Value"))},
@@ -145,8 +159,8 @@ def table(
     return {
         **_panel("table", title, description, targets),
         "fieldConfig": {
-            "defaults": {"custom": {"align": "auto", "filterable": True}, "unit": "none"},
-            "overrides": [override] if mappings else [],
+            "defaults": {"custom": {"align": "left", "filterable": True, "minWidth": NARROWEST}, "unit": "none"},
+            "overrides": ([override] if mappings else []) + sized,
         },
         "options": {"cellHeight": "sm", "footer": {"show": False}, "showHeader": True},
         "transformations": [{"id": "organize", "options": organize}],
@@ -165,16 +179,30 @@ def row(title: str) -> Panel:
 
 
 def laid_out(panels: Iterable[Panel]) -> list[Panel]:
-    """Return the panels with their numbers and places: from left to right, each row of the grid as high as needed."""
+    """Return the panels with their numbers and places: neighbours of one type share lines evenly, and fill them.
+
+    Example:
+        >>> [panel["gridPos"]["w"] for panel in laid_out({"type": "timeseries"} for _ in range(5))]
+        [8, 8, 8, 12, 12]
+    """
     found: list[Panel] = []
-    x, y, height = 0, 0, 0
-    for number, panel in enumerate(panels, start=1):
-        wide, high = SIZES[panel["type"]]
-        if x + wide > COLUMNS or high != height:
-            x, y, height = 0, y + height, high
-        found.append({"id": number, "gridPos": {"h": high, "w": wide, "x": x, "y": y}, **panel})
-        x += wide
+    y = 0
+    for kind, alike in groupby(panels, key=lambda panel: panel["type"]):
+        wide, high = SIZES[kind]
+        for line in _lines(list(alike), COLUMNS // wide):
+            share = COLUMNS // len(line)
+            for place, panel in enumerate(line):
+                at = {"h": high, "w": share, "x": place * share, "y": y}
+                found.append({"id": len(found) + 1, "gridPos": at, **panel})
+            y += high
     return found
+
+
+def _lines(panels: Sequence[Panel], most: int) -> list[Sequence[Panel]]:
+    """Return the panels in lines of so many at most, none of which has more than one panel less than another."""
+    count = -(-len(panels) // most)
+    starts = [-(-len(panels) * line // count) for line in range(count + 1)]
+    return [panels[start:end] for start, end in pairwise(starts)]
 
 
 def _panel(kind: str, title: str, description: str, targets: Sequence[Mapping[str, Any]]) -> Panel:
@@ -191,12 +219,16 @@ def _has_limit(targets: Sequence[Mapping[str, Any]]) -> bool:
     return any(query["refId"] == LIMIT for query in targets)
 
 
-def _dashed() -> dict[str, Any]:
-    """Return the override that sets limits apart from what is measured."""
-    return {
-        "matcher": {"id": "byFrameRefID", "options": LIMIT},
-        "properties": [
-            {"id": "custom.lineStyle", "value": {"dash": [10, 10], "fill": "dash"}},
-            {"id": "color", "value": {"fixedColor": LIMIT_COLOUR, "mode": "fixed"}},
-        ],
-    }
+def _limits() -> list[dict[str, Any]]:
+    """Return the overrides that set limits apart from what is measured, and one severity from the other."""
+    dashed = {"id": "custom.lineStyle", "value": {"dash": [10, 10], "fill": "dash"}}
+    return [
+        {"matcher": {"id": "byFrameRefID", "options": LIMIT}, "properties": [dashed]},
+        *(
+            {
+                "matcher": {"id": "byRegexp", "options": f"/^{severity} at$/"},
+                "properties": [{"id": "color", "value": {"fixedColor": colour, "mode": "fixed"}}],
+            }
+            for severity, colour in LIMIT_COLOURS.items()
+        ),
+    ]

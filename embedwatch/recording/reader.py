@@ -99,6 +99,8 @@ def read_recording(
     """
     if last is not None and not 1 <= last <= MOST_LAST:
         raise UsageError(f"`last` must be from 1 to {MOST_LAST:,}, got {last:,}; name how many windows to tell of")
+    if not os.fspath(path):  # of a path it would make the folder that one happens to be in
+        raise UsageError("`path` must be a recording or the folder of a run, got an empty name; name one")
     file = _file(Path(path))
     try:
         size = file.stat().st_size

@@ -30,10 +30,11 @@ class JsonLines(Sink):
     left half a line, that is ended first: at worst an empty line stands where another process was just writing.
 
     Args:
-        path: a file that can be appended to, or made, in a folder that exists. Nothing is made before the first line.
+        path: a file that can be appended to, or made. Nothing is made before the first line, with which folders that
+            are missing come as well.
 
     Raises:
-        UsageError: if there is no such folder, or the file cannot be written.
+        UsageError: if the file cannot be written.
     """
 
     name = "jsonl"
@@ -58,7 +59,11 @@ class JsonLines(Sink):
             "exhibits": [exhibit.to_json() for exhibit in exhibits],
         }
         text = (json.dumps(entry, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
-        handle = os.open(self.path, APPEND | os.O_CREAT, 0o644)
+        try:
+            handle = os.open(self.path, APPEND | os.O_CREAT, 0o644)
+        except FileNotFoundError:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            handle = os.open(self.path, APPEND | os.O_CREAT, 0o644)
         try:
             line = memoryview(b"\n" + text if _ends_midway(self.path, handle) else text)
             while line:
@@ -71,14 +76,16 @@ def _require_writable(path: Path) -> None:
     """Refuse a path that no line can be appended to, without making a file.
 
     Raises:
-        UsageError: if it is a folder, or its folder does not exist.
+        UsageError: if it is a folder, or would lie below a file.
         OSError: if the system does not let us write there.
     """
     if path.is_dir():
         raise UsageError(f"sink jsonl needs a file, got the folder {str(path)!r}; name a file in it")
-    folder = path.absolute().parent
+    folder = next(above for above in path.absolute().parents if above.exists())
     if not folder.is_dir():
-        raise UsageError(f"sink jsonl needs a file in a folder that exists, got {str(path)!r}; make the folder first")
+        raise UsageError(
+            f"sink jsonl needs a file below folders, got {str(path)!r}, where {str(folder)!r} is a file; name another"
+        )
     if path.is_file():
         os.close(os.open(path, APPEND))
     elif not path.exists() and not os.access(folder, os.W_OK | os.X_OK, effective_ids=EFFECTIVE):

@@ -50,6 +50,8 @@ def open_source(
         UsageError: if no Source fits, or several do: the message names them and `--as`.
         InputError: if the path does not exist, or is not what it claims to be.
     """
+    if not os.fspath(path):  # of a path it would make the folder that one happens to be in
+        raise UsageError("the input must be a file, a folder or a model, got an empty name; name one")
     path = Path(path)
     source = get(Source, kind) if kind is not None else _choose(path)
     return source.open(path, select=select, labels=labels)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from embedwatch.batch import VectorBatch
+from embedwatch.core.check import LEAST_DISTINCT
 from embedwatch.core.errors import MergeError
 from embedwatch.core.exhibit import Exhibit
 from embedwatch.core.measurement import Measurement, Metric
@@ -85,6 +86,9 @@ BLOCKS = Metric("drift_blocks", "Blocks that were compared.", "blocks", labels=(
 LENGTH = Metric("drift_decay_length", "Rows for which a stream keeps to its topic; 1 for independent rows.", "rows")
 NEEDED = Metric("drift_rows_needed", "Rows that each side needs for a comparison.", "rows", headline=False)
 ROWS = Metric("drift_rows", "Rows that were compared.", "rows", headline=False)
+DISTINCT = Metric(
+    "drift_distinct_rows", "Distinct rows among those of the window that were sampled.", "rows", headline=False
+)
 KNOWN = Metric(
     "drift_known_ratio",
     "Share of rows that equal one on which the reference was fitted, bit for bit; they are left out.",
@@ -99,7 +103,8 @@ class Drift(ComparedStatistic):
     The first half of the reference fits a whitening `u = Λ^(-1/2) Vᵀ (x - μ)` with shrunk variances; the second half is
     what rows are compared with, so that fresh healthy rows are as strange as those. Blocks of consecutive rows hold
     sums of `‖u‖²`, of the distance from the mean, of u, of u² and histograms; their labels are permuted.
-    Blocks are five decay lengths long. Where that leaves fewer than 10 blocks on a side there is no p-value. Beside
+    Blocks are five decay lengths long. Where that leaves fewer than 10 blocks on a side, or a window has fewer than 10
+    distinct rows, there is no p-value: one row a thousand times over is one row. Beside
     sums, the regions of up to 1,200 rows of a window and 2,400 of the reference are scanned: a new topic moves neither
     mean nor spread by much.
 
@@ -128,7 +133,7 @@ class Drift(ComparedStatistic):
     title = "drift from a reference"
     live = True
     live_settings: ClassVar[Mapping[str, Any]] = {"local": False}
-    metrics = (P_VALUE, FAMILY, FOREIGN, CENTROID, COSINE, VARIANCE, RANK, NORM, BLOCKS, LENGTH, NEEDED, ROWS, KNOWN)
+    metrics = (P_VALUE, FAMILY, FOREIGN, CENTROID, COSINE, VARIANCE, RANK, NORM, BLOCKS, LENGTH, NEEDED, ROWS, DISTINCT, KNOWN)
 
     row_metrics = (f"{FAMILY.name}{{family=local}}",)
 
@@ -268,7 +273,9 @@ class Drift(ComparedStatistic):
 
     def _numbers(self, side: Side, sample: Sample, rows: int, known: int) -> Numbers:
         """Return the value of each measurement by its key."""
+        different = len(torch.unique(sample.content))
         shared = {ROWS.name: rows, KNOWN.name: known / (rows + known) if rows + known else None}
+        shared |= {DISTINCT.name: different if rows else None}
         reference, calibrating = self._calibration, self._calibrating_sample
         if self.reference is None or reference is None or calibrating is None or not rows:
             return shared
@@ -289,7 +296,7 @@ class Drift(ComparedStatistic):
             families["local"] = scanned.p_value
         numbers = {
             **shared,
-            P_VALUE.name: weighted_p_value(families, WEIGHTS) if families else None,
+            P_VALUE.name: weighted_p_value(families, WEIGHTS) if families and different >= LEAST_DISTINCT else None,
             **{f"{FAMILY.name}{{family={family}}}": value for family, value in families.items()},
             f"{BLOCKS.name}{{side=reference}}": len(paired.left.keys),
             f"{BLOCKS.name}{{side=window}}": len(paired.right.keys),

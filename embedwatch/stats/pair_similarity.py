@@ -23,7 +23,7 @@ from embedwatch.geometry.pairs import (
     unit,
     used_width,
 )
-from embedwatch.geometry.similarity import cka_of_moments, cross_overlap, mutual_knn, own_places
+from embedwatch.geometry.similarity import NOTHING, cka_of_moments, cross_overlap, missed_share, mutual_knn, own_places
 from embedwatch.geometry.unit_length import have_unit_length
 from embedwatch.sketches import Additive
 from embedwatch.sketches.base import BatchStatistic
@@ -68,6 +68,7 @@ SPREAD = _metric("cosine_spread", "Standard deviation of these cosines.", labels
 DISTANCE = _metric("distance", "Quantiles of 1 - cosine of an item's two vectors.", labels=("q",))
 KEPT = _metric("same_ratio", "Share of items whose two vectors have one direction.")
 CENTRED = _metric("centred_cosine", "Cosine of both sides less their means, taken as one vector.")
+RESIDUAL = _metric("residual_ratio", "Squared distance of both sides less their means, over the left one's variance.")
 OFFSET = _metric("offset_ratio", "Share of all differences that one shift, common to all items, explains.")
 RECALL = _metric("recall_ratio", "Share of items that find themselves in the other space as it stands.", labels=("k",))
 OVERLAP = _metric("overlap_ratio", "Share of the 10 nearest that the other side's vectors find as they stand.")
@@ -98,7 +99,8 @@ class PairSimilarity(BatchStatistic[PairBatch]):
 
     Similar is not compatible: CKA and mutual neighbours are 1 for a rotated copy, in which nothing is found. What says
     whether vectors may meet is the search as they stand: recall (an item finds itself in the other space) and overlap
-    (it finds there the items that are nearest there), of both directions the lower one.
+    (it finds there the items that are nearest there), of both directions the lower one. The residual is what the right
+    side misses of the left one, `Σ ‖(x - x̄) - (y - ȳ)‖² / Σ ‖x - x̄‖²`: of mapped vectors what the map misses.
 
     Shape: pairs (N, D1), (N, D2).
     State: (D1 + D2)² moments of all pairs; 4,000 pairs in float32, those with the smallest hash of their number; merge
@@ -127,7 +129,8 @@ class PairSimilarity(BatchStatistic[PairBatch]):
     counts_defects = True
     metrics = (
         ROWS, SAMPLE, NONFINITE, ZERO, REPEATED, DIMENSION, CKA, MUTUAL, NULL, LIMIT, P_VALUE, CALIBRATED, MEAN, UNIT,
-        GRID, NORM, NORM_SPREAD, COSINE, SPREAD, DISTANCE, KEPT, CENTRED, OFFSET, RECALL, OVERLAP, LEADING,
+        GRID, NORM, NORM_SPREAD, COSINE, SPREAD, DISTANCE, KEPT, CENTRED, RESIDUAL, OFFSET, RECALL, OVERLAP,
+        LEADING,
     )  # fmt: skip
 
     def __init__(self, *, most: int = MOST_PAIRS) -> None:
@@ -152,7 +155,7 @@ class PairSimilarity(BatchStatistic[PairBatch]):
         """Refuse a state whose parts did not see the same pairs."""
         counts, moments = self._counts, self._sums.moments
         sound = int(counts["rows"]) - int(counts["nonfinite"]) - int(counts["zero"])
-        held = 0 if moments is None else moments.rows
+        held = 0 if moments is None else moments.number
         if not counts.whole or held != sound or len(self._sample.keys) > int(counts["rows"]):
             raise MergeError(f"state of {self.name} must come from the same pairs in all parts; it is damaged")
 
@@ -173,8 +176,10 @@ class PairSimilarity(BatchStatistic[PairBatch]):
         numbers = _numbers(pairs) | _counted(counts, len(pairs.numbers))
         numbers[CKA.name] = None if moments is None else cka_of_moments(moments)
         if moments is not None:
-            numbers |= {_key(MEAN, "left"): float(moments.mean_left.norm())}
-            numbers |= {_key(MEAN, "right"): float(moments.mean_right.norm())}
+            numbers |= {_key(MEAN, "left"): float(moments.left_mean.norm())}
+            numbers |= {_key(MEAN, "right"): float(moments.right_mean.norm())}
+            if pairs.comparable:
+                numbers[RESIDUAL.name] = missed_share(moments)
         return self._measured(numbers)
 
     def _measured(self, numbers: Numbers) -> list[Measurement]:
@@ -314,6 +319,9 @@ def _plain(left: Tensor, right: Tensor) -> Numbers:
     if not pairs.comparable:
         return numbers
     u, v = pairs.aligned()
+    x, y = u - u.mean(0), v - v.mean(0)
+    variance = float(x.square().sum())
+    numbers[RESIDUAL.name] = float((x - y).square().sum()) / variance if variance > NOTHING * len(u) else None
     cosines = u @ v.T  # (N, N)
     own = cosines.diagonal()
     others = cosines[~torch.eye(len(u), dtype=torch.bool)]

@@ -130,6 +130,7 @@ def test_a_little_in_common_is_weak(tmp_path: Path, spaces: tuple[Rows, Rows]) -
         (lambda x: np.concatenate([x[:350], np.zeros((50, 96))]), "50 of 400 pairs have NaN, Inf or a zero row"),
         (lambda x: np.where(np.arange(len(x))[:, None] % 5 == 0, np.nan, x), "80 of 400 pairs have NaN"),
         (lambda x: np.full_like(x, np.nan), "400 of 400 pairs have NaN"),
+        (lambda x: x[:, :1], "vectors of 1 dimension have no direction but plus and minus"),
     ],
 )
 def test_input_that_tells_nothing_is_unknown(

@@ -238,6 +238,19 @@ class TestRefusals:
         with pytest.raises(InputError, match="distinct"):
             fit_aligner(torch.ones(100, 3), torch.ones(100, 3))
 
+    def test_a_corpus_without_numbers(self, cone: tuple[Tensor, Tensor]) -> None:
+        for corpus in (torch.full((50, 96), torch.nan), torch.zeros(50, 96)):
+            with pytest.raises(InputError, match="`corpus` must hold finite rows that are not zero, got none among the"):
+                fit_aligner(cone[0][:100], cone[1][:100], corpus=corpus, try_methods=("rotation",))
+
+    @pytest.mark.parametrize("length", [1e30, 1e-30])
+    def test_rows_of_any_length_are_finite(self, length: float) -> None:
+        rows = torch.randn(300, 6, generator=torch.Generator().manual_seed(0))
+        found = fit_aligner(rows * length, rows.flip(1), try_methods=("rotation",))
+        assert found.report["pairs"]["left_out"] == 0
+        assert found.report["chosen"]["recall_1"][0] == 1.0
+        assert torch.allclose(found.transform(rows * length), found.transform(rows), atol=1e-5)
+
     def test_unequal_numbers_of_rows(self, cone: tuple[Tensor, Tensor]) -> None:
         with pytest.raises(InputError, match="a row for each item"):
             fit_aligner(cone[0][:100], cone[1][:99])

@@ -233,6 +233,19 @@ def test_rows_without_a_direction_keep_their_ids(x: Any, forward: Aligner, tmp_p
     assert [bool(after[number].any()) for number in (0, 2, 3)] == [False, False, True]
 
 
+def test_rows_that_are_no_numbers_are_told_and_do_not_hinder(
+    x: Any, forward: Aligner, turn: Aligner, tmp_path: Path
+) -> None:
+    broken = x.copy()
+    broken[:3], broken[3] = np.nan, 0
+    path = written(tmp_path, built("Flat", broken))
+    told = f"4 of {ROWS} vectors hold NaN, Inf or nothing but zeros: they keep their ids, as zeros"
+    assert any(told in note for note in align_index(forward, path, tmp_path / "new.faiss").notes)
+    turned = align_index(turn, path, tmp_path / "turned.faiss", mode="rotate")
+    assert turned.cosine_least == pytest.approx(1.0, abs=1e-6)
+    assert np.isnan(contents(tmp_path / "turned.faiss")[0]).all()
+
+
 def test_a_net_can_only_migrate(x: Any, forward: Aligner, tmp_path: Path) -> None:
     hidden = {
         "hidden_in": torch.zeros(DIMENSION, 4), "hidden_bias": torch.zeros(4), "hidden_out": torch.zeros(4, DIMENSION)

@@ -119,6 +119,33 @@ def test_relevant_documents_decide_where_they_are_known(
     assert "with more of them, less is found" in few.notes[0]
 
 
+@pytest.mark.parametrize(("noise", "told"), [(0.6, False), (1.7, None), (3.0, True)])
+def test_the_bridge_is_judged_beside_the_old_model_where_the_relevant_are_known(
+    noise: float, told: bool | None, spaces: tuple[Any, Any], tmp_path: Path
+) -> None:
+    """The rule of BCT: `noise` is how badly the old model reads queries; the map has few anchors."""
+    new, old = spaces
+    maps = {"query": fitted(new[:70], old[:70], "query")}
+    random = np.random.default_rng(1)
+    queries, asked = unit(new[:300] + 0.02 * random.standard_normal((300, 96))), old[:300]
+    asked = unit(asked + noise * unit(random.standard_normal((300, 64))))
+    options = {"queries": saved(tmp_path, "q.npy", queries.astype(np.float32)), "relevant": list(range(300))}
+    plan = planned(maps, "query", spaces, tmp_path, **options)
+    assert plan.gain is None
+    assert plan.compatible is None
+    plan = planned(
+        maps, "query", spaces, tmp_path, old_queries=saved(tmp_path, "o.npy", asked.astype(np.float32)), **options
+    )
+    assert plan.gain is not None
+    bridge, today = plan.stage("bridge"), plan.stage("today")
+    assert bridge is not None
+    assert today is not None
+    assert plan.gain[0] == pytest.approx(bridge.recall - today.recall)
+    assert plan.compatible is told, plan.gain
+    words = {False: "a bridge, not an upgrade", None: "within chance", True: "compatible by the rule of BCT"}
+    assert any(words[told] in note for note in plan.notes)
+
+
 def test_fusion_is_reciprocal_rank_fusion() -> None:
     generator = torch.Generator().manual_seed(0)
     native, bridged = torch.rand(20, 90, generator=generator), torch.rand(20, 90, generator=generator)

@@ -74,6 +74,8 @@ def test_too_few_rows_are_unknown_with_the_number_that_would_do() -> None:
         "400 rows are too few, since 9 rows in a row are about one thing: each side needs 900, "
         "the reference twice as many."
     )
+    alike = judged(None, {"drift_distinct_rows": 3, "drift_rows_needed": 100})
+    assert alike.reason.startswith("Of 400 rows those that were sampled are 3 different ones, needs 10: ")
     assert judged(None, {"drift_rows_needed": None}).reason.startswith("None of 500 rows could be compared: ")
 
 

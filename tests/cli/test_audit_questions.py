@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,6 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config.write_text(json.dumps({**json.loads(config.read_text()), "intermediate_size": 48}))
     (place / "texts.txt").write_text("w1 w2\n")
     (place / "empty.txt").touch()
+    os.mkfifo(place / "pipe.txt")
     rows = np.random.default_rng(0).standard_normal((50, 8)).astype("float32")
     np.save(place / "wide.npy", rows.repeat(2, 1))
     np.save(place / "none.npy", rows[:0])
@@ -47,6 +49,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("bert --corpus no.txt", "`corpus` must be a readable file of texts, got no.txt: No such file"),
         ("bert --corpus bert", "`corpus` must be a readable file of texts, got bert: Is a directory"),
         ("bert --corpus empty.txt", "`corpus` must hold texts, got the empty file empty.txt"),
+        ("bert --corpus pipe.txt", "`corpus` must be a regular file, got a pipe or device, pipe.txt; write it to a file"),
+        ("bert --corpus wide.npy", "`corpus` must hold texts, got bytes that are none in wide.npy"),
         ("bert --prompts no.txt", "no.txt does not exist"),
         ("bert --prompts texts.txt", "`prompts` must come with a model that writes, got bert, which only reads"),
         ("mute --prompts texts.txt", "`mute` must hold a tokenizer to encode texts or name tokens, got none"),

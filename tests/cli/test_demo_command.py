@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 from click.testing import CliRunner, Result
 
-from embedwatch.cli import main
+from embedwatch.cli import demo_run, main
 from embedwatch.cli.demo_fault import GROWTH, ILL, MOST, QUIET, Act, PumpedToken
+from embedwatch.core.errors import InputError
+from tests.server_process import free_port
 
 
 class Clock:
@@ -96,3 +101,48 @@ def test_a_port_that_is_taken_is_refused() -> None:
         result = run("--port", str(port))
     assert result.exit_code == 2
     assert f"`port` must be free on 127.0.0.1, got {port}" in result.stderr
+
+
+SLOW_DAEMON = """
+import http.server, sys, time
+class Ready(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200 if self.path == "/-/ready" else 404)
+        self.end_headers()
+print("loading", flush=True)
+time.sleep(0.5)
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Ready).serve_forever()
+"""
+
+
+def waited(folder: Path, program: str) -> list[str]:
+    """Wait for a program in place of the daemon; return what was said meanwhile."""
+    told: list[str] = []
+    port, log = free_port(), folder / "daemon.log"
+    with log.open("wb") as out:
+        process = subprocess.Popen([sys.executable, "-c", program, str(port)], stdout=out, stderr=out)
+    try:
+        demo_run._wait(process, f"127.0.0.1:{port}", log, told.append)
+    finally:
+        process.kill()
+        process.wait()
+    return told
+
+
+def test_what_it_waits_for_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo_run, "SILENT_SECONDS", 0.0)
+    (said,) = waited(tmp_path, SLOW_DAEMON)
+    assert said.startswith("waiting for the daemon to load and to answer at 127.0.0.1:")
+
+
+def test_a_daemon_that_ends_is_told_with_its_last_words(tmp_path: Path) -> None:
+    with pytest.raises(
+        InputError, match="within 180 s, got: it ended with status 3, and its last words were: no room;"
+    ):
+        waited(tmp_path, "print('no room'); raise SystemExit(3)")
+
+
+def test_a_daemon_that_does_not_answer_in_time_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo_run, "START_SECONDS", 0.3)
+    with pytest.raises(InputError, match="got: no answer, and it said nothing; try again"):
+        waited(tmp_path, "import time; time.sleep(60)")

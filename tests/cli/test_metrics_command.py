@@ -137,6 +137,8 @@ class TestCatalogue:
             (["--daemon"], "--estimate"),
             (["--json", "--markdown"], "exclude"),
             (["--estimate", "--places", "0"], "--places"),
+            (["--estimate", "--places", "99999999999999999999"], "--places"),
+            (["--estimate", "--heads", "100001"], "--heads"),
         ],
     )
     def test_what_does_not_fit_is_refused(self, arguments: list[str], said: str) -> None:

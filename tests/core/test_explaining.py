@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from embedwatch.core.explaining import explained
 from embedwatch.core.snapshot import Space
 from embedwatch.core.verdict import Evidence, Limit, Status, Verdict
 
@@ -28,7 +27,7 @@ def verdict(evidence: Evidence, status: Status, *, reason: str = "Because.") -> 
     ],
 )
 def test_what_would_change_the_verdict(limit: Limit | None, value: float, status: Status, changes: str | None) -> None:
-    found = dict(explained(verdict(Evidence(value, limit, 500, measurement="number"), status)))
+    found = dict(verdict(Evidence(value, limit, 500, measurement="number"), status).topics())
     assert found.get("changes") == changes
     assert found["compared"] == "500 rows"
     assert ("do" in found) == (status in ("warn", "fail"))
@@ -36,16 +35,15 @@ def test_what_would_change_the_verdict(limit: Limit | None, value: float, status
 
 def test_the_value_stands_with_error_unit_and_limits() -> None:
     evidence = Evidence(12_345.678, Limit(warn=9_000), 5_000, measurement="loss", unit="bits", error=0.5)
-    assert dict(explained(verdict(evidence, "warn")))["value"] == "loss = 12,346 ± 0.5 bits; warns at 9,000 or above"
+    assert dict(verdict(evidence, "warn").topics())["value"] == "loss = 12,346 ± 0.5 bits; warns at 9,000 or above"
 
 
 def test_too_few_rows_say_how_many_would_do() -> None:
-    found = dict(explained(verdict(Evidence(None, COSINE, 50, rows_needed=200), "unknown")))
+    found = dict(verdict(Evidence(None, COSINE, 50, rows_needed=200), "unknown").topics())
     assert found["changes"] == "with 200 rows there would be a full answer"
     assert found["value"] == "none"
     assert (
-        dict(explained(verdict(Evidence(None, COSINE, 50), "unknown")))["changes"]
-        == "a window in which there is a value"
+        dict(verdict(Evidence(None, COSINE, 50), "unknown").topics())["changes"] == "a window in which there is a value"
     )
 
 
@@ -54,7 +52,7 @@ def test_a_comparison_tells_how_sure_it_is_and_how_large() -> None:
     size = {"effect": 0.05, "effect_name": "drift_foreign_ratio", "effect_limit": 0.01, "effect_fail": 0.1}
     sure = {"p_value": 0.002, "e_value": 12.8, "level": 0.01, "budget": "1 per 30d", "test": "permutation"}
     evidence = Evidence(0.002, limit, 900, effective_rows=90.4, windows=3, **size, **sure)  # type: ignore[arg-type]
-    found = dict(explained(verdict(evidence, "warn")))
+    found = dict(verdict(evidence, "warn").topics())
     assert found["test"] == "permutation"
     assert found["compared"] == "900 rows, worth 90 independent ones, 3 windows speak together"
     assert found["effect"] == "drift_foreign_ratio = 0.05; it matters at 0.01 and beyond"
@@ -70,14 +68,14 @@ def test_a_comparison_tells_how_sure_it_is_and_how_large() -> None:
 
 def test_what_is_not_sure_says_with_how_many_rows_it_would_be() -> None:
     evidence = Evidence(0.1, Limit(warn=0.01, side="below"), 1_000, p_value=0.1, level=0.01)
-    assert "about 2,500 rows on both sides" in dict(explained(verdict(evidence, "ok")))["changes"]
+    assert "about 2,500 rows on both sides" in dict(verdict(evidence, "ok").topics())["changes"]
     vague = Evidence(0.8, Limit(warn=0.01, side="below"), 1_000, p_value=0.8, level=0.01)
-    found = dict(explained(verdict(vague, "ok")))
+    found = dict(verdict(vague, "ok").topics())
     assert "rows" not in found["changes"]
     assert "most healthy windows differ as much" in found["sureness"]
 
 
 def test_a_verdict_explains_itself_line_by_line() -> None:
     found = verdict(Evidence(0.95, COSINE, 500, measurement="mean_cosine"), "warn")
-    assert found.explain().splitlines() == [f"{topic}: {sentence}" for topic, sentence in explained(found)]
+    assert found.explain().splitlines() == [f"{topic}: {sentence}" for topic, sentence in found.topics()]
     assert found.explain().startswith("verdict: warn (worth a look)\nfound: Because.\n")

@@ -185,6 +185,36 @@ def test_a_verdict_keeps_its_date_over_windows_and_restarts(tmp_path: Path) -> N
         assert set(healthy.values()) == {2000.0}
 
 
+def test_strips_and_changes_of_the_page_go_on_after_a_restart(tmp_path: Path) -> None:
+    wall = [1000.0]
+
+    def told(heart: Heart) -> tuple[list[list[Any]], list[tuple[float, str, str | None]]]:
+        (space,) = heart.spaces()
+        turns = [each for each in heart.changes() if each["space"]["place"] == "p"]
+        return space["statuses"], [(each["time"], each["check"], each["before"]) for each in turns]
+
+    with beating(clock=lambda: wall[0], storage=tmp_path) as heart:
+        for number, broken in enumerate((False, True)):
+            wall[0] += 10
+            heart.accept(parcel(number, torch.ones(200, D) if broken else rows(200)))
+            heart.close_windows()
+        before = told(heart)
+    assert [time_ for time_, _ in before[0]] == [1010.0, 1020.0]
+    assert before[0][1][1] == "fail"
+    assert {time_ for time_, _, was in before[1] if was is not None} == {1020.0}
+    with beating(clock=lambda: wall[0], storage=tmp_path) as heart:
+        assert told(heart) == before
+        wall[0] = 2000.0
+        heart.accept(parcel(2))
+        heart.close_windows()
+        assert told(heart)[0][:2] == before[0]
+    with beating(clock=lambda: wall[0], storage=tmp_path) as heart:
+        statuses, turns = told(heart)
+    assert [time_ for time_, _ in statuses] == [1010.0, 1020.0, 2000.0], "nothing twice, and nothing lost"
+    assert turns[-len(before[1]) :] == before[1]
+    assert {time_ for time_, _, was in turns if was == "fail"} == {2000.0}
+
+
 def test_another_dimension_is_refused_counted_and_told() -> None:
     with beating() as heart:
         heart.accept(parcel(0))

@@ -14,10 +14,11 @@ import pytest
 import torch
 
 from embedwatch.batch import VectorBatch
+from embedwatch.core.errors import InputError
 from embedwatch.core.measurement import Metric
 from embedwatch.core.snapshot import Provenance, Snapshot, Space
 from embedwatch.core.verdict import Evidence, Status, Verdict
-from embedwatch.daemon.chronicle import Chronicle, course_json
+from embedwatch.daemon.chronicle import WINDOWS, Chapter, Chronicle, course_json
 from embedwatch.daemon.maps import LOOKED_AT, MOST_ROWS, SAMPLE_BYTES, MapRows, Maps
 from embedwatch.daemon.page_files import PAGE_POLICY, page_files
 from embedwatch.references import Reference
@@ -239,6 +240,10 @@ def judged(status: Status, time: float, value: float = 1.0) -> tuple[Snapshot, V
     return snapshot, Verdict("some", "some", SPACE, status, evidence, None, "Because.", "", "")
 
 
+def _listed(pair: tuple[Snapshot, Verdict]) -> tuple[Snapshot, list[Verdict]]:
+    return pair[0], [pair[1]]
+
+
 class TestChronicle:
     def test_only_turns_from_and_to_what_is_grave_are_told(self) -> None:
         chronicle, before = Chronicle(), {}
@@ -252,6 +257,39 @@ class TestChronicle:
             (5.0, "warn", "ok"),
         ]
         assert [status for _, status in chronicle.statuses][:3] == ["unknown", "ok", "fail"]
+
+    def test_what_is_new_is_told_once_and_restored_whole(self) -> None:
+        chronicle = Chronicle()
+        for time_, status in enumerate(("ok", "fail")):
+            chronicle.add(*_listed(judged(status, float(time_))), {"some": "ok"})  # type: ignore[arg-type]
+        news = chronicle.news()
+        assert [list(each) for each in news.statuses] == [[0.0, "ok"], [1.0, "fail"]]
+        assert [turn["time"] for turn in news.turns] == [1.0]
+        other = Chronicle()
+        other.restore(Chapter(*json.loads(json.dumps(news))))
+        assert (other.to_json(), list(other.turns)) == (chronicle.to_json(), list(chronicle.turns))
+        assert other.news() == Chapter([], []), "the store has what it gave"
+        chronicle.settle()
+        assert chronicle.news() == Chapter([], [])
+        for time_ in range(2, 2 * WINDOWS):
+            chronicle.add(*_listed(judged("ok", float(time_))), {"some": "ok"})
+        assert [len(chronicle.statuses), len(chronicle.news().statuses)] == [WINDOWS, WINDOWS]
+
+    @pytest.mark.parametrize(
+        "chapter",
+        [
+            Chapter([[1.0, "purple"]]),
+            Chapter([["late", "ok"]]),
+            Chapter([[1.0]]),
+            Chapter([[1.0, "ok"]], [{"time": 1.0}]),
+            Chapter([[1.0, ["ok"]]]),
+        ],
+    )
+    def test_a_chapter_that_is_none_is_refused_whole(self, chapter: Chapter) -> None:
+        chronicle = Chronicle()
+        with pytest.raises(InputError, match="`chapter` must hold statuses"):
+            chronicle.restore(chapter)
+        assert chronicle.to_json()["statuses"] == []
 
     def test_the_course_is_of_what_the_gravest_verdict_rests_on(self) -> None:
         chronicle = Chronicle()

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from embedwatch.core import Space, UsageError
+from embedwatch.daemon.chronicle import TURNS, WINDOWS, Chapter
 from embedwatch.daemon.state_files import SCHEMA_VERSION
 from embedwatch.daemon.store import FILE, REMEMBERED, Delivery, Saved, Store, VerdictState
 from embedwatch.large_bytes import PIECE
@@ -68,6 +69,19 @@ def test_only_the_last_snapshots_are_kept() -> None:
     assert [kept[0]["number"], kept[-1]["number"]] == [10, REMEMBERED + 9]
     store.forget([SPACE])
     assert store.restore() == {}
+
+
+def test_only_the_last_statuses_and_turns_are_kept_of_each_space() -> None:
+    store = Store(None)
+    for number in range(WINDOWS + 3):
+        chapter = Chapter([(float(number), "ok")], [{"time": float(number)}])
+        store.save([Saved(SPACE, None, chapter=chapter), Saved(OTHER, None, chapter=Chapter([(0.0, "fail")]))])
+    kept = store.restore()
+    assert [kept[SPACE].statuses[0], len(kept[SPACE].statuses)] == [[3.0, "ok"], WINDOWS]
+    assert [kept[SPACE].turns[-1], len(kept[SPACE].turns)] == [{"time": WINDOWS + 2.0}, TURNS]
+    assert (len(kept[OTHER].statuses), kept[OTHER].turns) == (WINDOWS, [])
+    store.forget([SPACE])
+    assert list(store.restore()) == [OTHER]
 
 
 def test_deliveries_of_many_threads_all_arrive(tmp_path: Path) -> None:

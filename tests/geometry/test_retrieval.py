@@ -45,6 +45,16 @@ def test_ranks_are_those_of_sorting_all_cosines() -> None:
     assert np.isclose(mean_average_precision(found.ranks), np.mean(1 / np.array(wanted)))
 
 
+def test_directions_of_rows_whose_squares_leave_the_range() -> None:
+    rows = draw(5, 4).float()
+    rows[0] = 0
+    wanted = directions(rows)
+    for length in (1e30, 1e-30, 1e38, 1e-38):
+        assert torch.allclose(directions(rows * length), wanted, atol=2e-5 if length == 1e-38 else 1e-6)
+    odd = torch.tensor([[torch.nan, 1.0], [torch.inf, 1.0], [3.0, 4.0]])
+    assert directions(odd).isfinite().all(1).tolist() == [False, False, True]
+
+
 def test_half_of_those_that_tie_stand_before() -> None:
     """A map that sends everything to one point finds nothing, it does not find everything first."""
     gallery = torch.ones(11, 3)

@@ -8,11 +8,11 @@ import torch
 from scipy.stats import spearmanr
 from torch import Tensor
 
+from embedwatch.geometry.alignment import PairMoments
 from embedwatch.geometry.pairs import debiased_cka, neighbour_overlap, unit
 from embedwatch.geometry.recall_curve import foretell, gallery_sizes, recall_curve, unit_centred_rotation
 from embedwatch.geometry.similarity import (
     cka_of_moments,
-    cross_moments,
     cross_overlap,
     held_out_cca,
     mutual_knn,
@@ -42,14 +42,14 @@ def _hsic_unbiased(k: np.ndarray, l: np.ndarray) -> float:  # noqa: E741  # as i
 def test_cka_from_moments_is_that_of_all_pairs(spaces: tuple[Tensor, Tensor]) -> None:
     k, l = (rows.numpy() @ rows.numpy().T for rows in spaces)  # noqa: E741
     wanted = _hsic_unbiased(k, l) / np.sqrt(_hsic_unbiased(k, k) * _hsic_unbiased(l, l))
-    assert cka_of_moments(cross_moments(*spaces)) == pytest.approx(wanted, abs=1e-9)
+    assert cka_of_moments(PairMoments.of(*spaces)) == pytest.approx(wanted, abs=1e-9)
     assert debiased_cka(*spaces) == pytest.approx(wanted, abs=1e-9)
 
 
 def test_cka_of_few_and_of_equal_rows_is_unknown() -> None:
     rows = unit(torch.ones(20, 3))
-    assert cka_of_moments(cross_moments(rows, rows)) is None
-    assert cka_of_moments(cross_moments(rows[:3], rows[:3])) is None
+    assert cka_of_moments(PairMoments.of(rows, rows)) is None
+    assert cka_of_moments(PairMoments.of(rows[:3], rows[:3])) is None
 
 
 def _nearest(queries: np.ndarray, gallery: np.ndarray, k: int) -> list[set[int]]:

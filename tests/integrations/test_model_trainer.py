@@ -12,8 +12,7 @@ from embedwatch import UsageError
 from embedwatch.core.snapshot import Snapshot
 from embedwatch.integrations.model_trainer import TrainerWatch
 from embedwatch.sinks.memory import Memory
-from embedwatch_model.events import Callback
-from embedwatch_model.training import Trainer
+from embedwatch_model.training import Callback, Trainer
 from tests.model import training as tiny
 
 

@@ -16,10 +16,9 @@ import torch
 from embedwatch_model.checkpoint import checkpoints, latest
 from embedwatch_model.config import ModelConfig
 from embedwatch_model.errors import ModelError
-from embedwatch_model.events import Callback
 from embedwatch_model.objectives import Batch, causal
 from embedwatch_model.schedules import Schedule
-from embedwatch_model.training import Trainer
+from embedwatch_model.training import Callback, Trainer
 from embedwatch_model.training_settings import TrainingSettings
 from embedwatch_model.transformer import Transformer
 from tests.model import training as tiny

@@ -19,7 +19,7 @@ from torch import nn
 from torch.optim import optimizer as optimizers
 from torch.optim import swa_utils
 
-import embedwatch.monitor
+import embedwatch.watched_models
 from embedwatch.core.errors import UsageError
 from embedwatch.monitor import Monitor, watch
 from tests.observe import tiny
@@ -206,7 +206,7 @@ def test_an_option_that_is_refused_leaves_nothing_behind(wrong: dict[str, Any]) 
     assert attributes(model) == before
     assert optimizer_hooks() == listening
     assert evaluators() == alive
-    assert model not in embedwatch.monitor._monitors
+    assert model not in embedwatch.watched_models._watchers
 
 
 COPIES: dict[str, Callable[[nn.Module], nn.Module]] = {

@@ -61,9 +61,18 @@ def test_writers_do_not_tear_each_others_lines(tmp_path: Path) -> None:
 
 
 def test_a_place_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> None:
-    for path in (tmp_path, tmp_path / "nowhere" / "out.jsonl"):
-        with pytest.raises(UsageError, match=r"make the folder first|name a file in it"):
+    (tmp_path / "file").touch()
+    for path in (tmp_path, tmp_path / "file" / "out.jsonl", tmp_path / "file" / "below" / "out.jsonl"):
+        with pytest.raises(UsageError, match=r"below folders, .*; name another|name a file in it"):
             jsonl(path)
+
+
+def test_folders_that_are_missing_are_made_with_the_first_line_and_not_before(tmp_path: Path) -> None:
+    path = tmp_path / "runs" / "first" / "out.jsonl"
+    sink = jsonl(path)
+    assert not list(tmp_path.iterdir())
+    sink.write(hostile_snapshots()["zero"], [])
+    assert len(path.read_text().splitlines()) == 1
 
 
 @pytest.mark.parametrize("left", ['{"half', '{"whole": 1}'])

@@ -99,6 +99,12 @@ def test_missing(tmp_path: Path) -> None:
             assert "does not exist" in message_of(lambda path=path, kind=kind: open_source(path, kind), path)  # type: ignore[misc]
 
 
+@pytest.mark.parametrize("kind", [None, "npy", "parquet"])
+def test_an_empty_name_is_not_the_folder_that_one_is_in(kind: str | None) -> None:
+    with pytest.raises(UsageError, match="must be a file, a folder or a model, got an empty name; name one"):
+        open_source("", kind)
+
+
 @pytest.mark.parametrize(
     "name", ["x.npy", "x.npz", "x.safetensors", "x.csv", "x.txt", "x.bin", "x.vec", "x.parquet", "x"]
 )

@@ -1,11 +1,12 @@
-// Draws one dashboard with Grafana's own components, from what a real Prometheus answered: ./data.json, see ../take.py.
+// Draws one dashboard with Grafana's own components, from what a real Prometheus answered: ./data.js, see ../take.py.
 import React from "react";
 import { createRoot } from "react-dom/client";
-import { createTheme, dateTime, FieldType, getDisplayProcessor, ThemeContext, toDataFrame } from "@grafana/data";
+import { createTheme, dateTime, EventBusSrv, FieldType, getDisplayProcessor, ThemeContext, toDataFrame } from "@grafana/data";
 import { BigValue, GlobalStyles, PanelChrome, PanelContextProvider, Table, TimeSeries } from "@grafana/ui";
 
 const CELL = 30;
 const GAP = 8;
+const HEAD = 56;
 
 const withDisplay = (frame, theme) => {
   for (const field of frame.fields) {
@@ -14,34 +15,52 @@ const withDisplay = (frame, theme) => {
   return frame;
 };
 
-const overridesOf = (panel, ref) =>
-  panel.fieldConfig.overrides
-    .filter((each) => each.matcher.id === "byFrameRefID" && each.matcher.options === ref)
-    .flatMap((each) => each.properties);
+const fits = ({ id, options }, series) =>
+  (id === "byFrameRefID" && options === series.ref) ||
+  (id === "byName" && options === series.name) ||
+  (id === "byRegexp" && new RegExp(options.slice(1, -1)).test(series.name));
+
+const overridesOf = (panel, series) =>
+  panel.fieldConfig.overrides.filter((each) => fits(each.matcher, series)).flatMap((each) => each.properties);
+
+// A missing point is a gap, as in the panels of a server, which fill frames before they draw them.
+const withGaps = ({ times, values }, step) => {
+  const found = { times: [], values: [] };
+  times.forEach((time, index) => {
+    if (index && time - times[index - 1] > 1.5 * step) {
+      found.times.push(times[index - 1] + step);
+      found.values.push(null);
+    }
+    found.times.push(time);
+    found.values.push(values[index]);
+  });
+  return found;
+};
 
 const configOf = (panel, series) => {
   const defaults = panel.fieldConfig.defaults;
   const config = { ...defaults, custom: { ...defaults.custom }, displayName: series.name };
-  for (const { id, value } of overridesOf(panel, series.ref)) {
+  for (const { id, value } of overridesOf(panel, series)) {
     if (id.startsWith("custom.")) config.custom[id.slice("custom.".length)] = value;
     else config[id] = value;
   }
   return config;
 };
 
-const Lines = ({ panel, found, range, theme, width, height }) => {
+const Lines = ({ panel, found, range, step, theme, width, height }) => {
   const frames = found.map((series, index) => {
+    const { times, values } = withGaps(series, step);
     const frame = toDataFrame({
       refId: series.ref,
       fields: [
-        { name: "Time", type: FieldType.time, values: series.times, config: {} },
-        { name: series.name, type: FieldType.number, values: series.values, config: configOf(panel, series) },
+        { name: "Time", type: FieldType.time, values: times, config: {} },
+        { name: series.name, type: FieldType.number, values, config: configOf(panel, series) },
       ],
     });
     frame.fields[1].state = { seriesIndex: index };
     return withDisplay(frame, theme);
   });
-  const timeRange = { from: dateTime(range[0]), to: dateTime(range[1]), raw: { from: "now-5m", to: "now" } };
+  const timeRange = { from: dateTime(range[0]), to: dateTime(range[1]), raw: { from: dateTime(range[0]), to: dateTime(range[1]) } };
   return (
     <TimeSeries
       frames={frames}
@@ -81,17 +100,13 @@ const Lists = ({ panel, found, theme, width, height }) => {
   const { excludeByName, indexByName, renameByName } = panel.transformations[0].options;
   const labels = Object.keys(indexByName).filter((name) => name !== "Value");
   const columns = [...labels, ...(excludeByName.Value ? [] : ["Value"])];
-  const override = panel.fieldConfig.overrides[0];
   const fields = columns.map((name) => {
     const isValue = name === "Value";
-    const config = { ...panel.fieldConfig.defaults, custom: { ...panel.fieldConfig.defaults.custom } };
-    if (isValue && override) {
-      config.mappings = override.properties.find((each) => each.id === "mappings").value;
-      config.custom.cellOptions = override.properties.find((each) => each.id === "custom.cellOptions").value;
-      config.color = { mode: "thresholds" };
-    }
+    const shown = renameByName[name] ?? name;
+    const config = configOf(panel, { name: shown });
+    if (config.mappings) config.color = { mode: "thresholds" };
     return {
-      name: renameByName[name] ?? name,
+      name: shown,
       type: isValue ? FieldType.number : FieldType.string,
       values: found.map((series) => (isValue ? series.values.at(-1) : series.labels[name] ?? "")),
       config,
@@ -104,13 +119,16 @@ const KINDS = { timeseries: Lines, stat: Single, table: Lists };
 
 const Board = ({ board, theme, width }) => {
   const column = (width - GAP) / 24;
-  const height = Math.max(...board.panels.map((each) => each.gridPos.y + each.gridPos.h)) * (CELL + GAP) + 70;
+  const height = Math.max(...board.panels.map((each) => each.gridPos.y + each.gridPos.h)) * (CELL + GAP) + HEAD + GAP;
   return (
     <div style={{ position: "relative", width, height, background: theme.colors.background.canvas }}>
       <h2 style={{ position: "absolute", left: 16, top: 14, margin: 0, fontSize: 20 }}>{board.title}</h2>
+      <span style={{ position: "absolute", right: 16, top: 20, color: theme.colors.text.secondary, fontSize: 13 }}>
+        drawn by @grafana/ui {__UI__}, outside a Grafana server
+      </span>
       {board.panels.map((panel) => {
         const at = panel.gridPos;
-        const style = { position: "absolute", left: GAP + at.x * column, top: 56 + at.y * (CELL + GAP) };
+        const style = { position: "absolute", left: GAP + at.x * column, top: HEAD + at.y * (CELL + GAP) };
         if (panel.type === "row") {
           return (
             <div key={panel.id} style={{ ...style, fontSize: 16, padding: "4px 8px" }}>
@@ -125,7 +143,7 @@ const Board = ({ board, theme, width }) => {
             <PanelChrome title={panel.title} {...size}>
               {(width, height) =>
                 panel.found.length || panel.type !== "timeseries" ? (
-                  <Kind panel={panel} found={panel.found} range={board.range} theme={theme} width={width} height={height} />
+                  <Kind panel={panel} found={panel.found} range={board.range} step={board.step} theme={theme} width={width} height={height} />
                 ) : (
                   <div style={{ padding: 40, textAlign: "center" }}>No data</div>
                 )
@@ -140,7 +158,7 @@ const Board = ({ board, theme, width }) => {
 
 const wanted = new URLSearchParams(location.search);
 const theme = createTheme({ colors: { mode: wanted.get("mode") ?? "dark" } });
-const context = { eventBus: { publish() {}, getStream: () => ({ subscribe: () => ({ unsubscribe() {} }) }) } };
+const context = { eventBus: new EventBusSrv() };
 const boards = window.BOARDS;
 createRoot(document.getElementById("root")).render(
   <ThemeContext.Provider value={theme}>

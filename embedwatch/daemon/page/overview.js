@@ -132,7 +132,7 @@ function SpaceRow({ each, verdict, now }) {
 function Changes({ changes, now }) {
   return html`<section class="card">
     <h2>What changed</h2>
-    ${!changes.length && html`<p class="muted">No verdict has turned since the daemon started.</p>`}
+    ${!changes.length && html`<p class="muted">No verdict has turned.</p>`}
     <ol class="changes">
       ${changes.slice(0, MOST_CHANGES).map(
         (each) => html`<li>

@@ -18,10 +18,10 @@ from embedwatch.observe.arrival import arrival
 from embedwatch.observe.attention.calls import AttentionCall
 from embedwatch.observe.attention.rows import AttentionRows, Real, sample_attention
 from embedwatch.observe.looks import Looks
+from embedwatch.observe.masks import Padding, real_rows
 from embedwatch.observe.observer import EMPTY, MOST_CALLS, why_unfit
 from embedwatch.observe.places import Place
 from embedwatch.observe.pulse import Pulse
-from embedwatch.observe.scopes import Padding, real_rows
 
 __all__ = ["LOOK_BYTES", "MOST_WAITING", "AttentionSeen", "AttentionSite", "Share", "Unseen"]
 

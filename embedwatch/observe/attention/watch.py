@@ -30,9 +30,10 @@ from embedwatch.observe.attention.shown import check_site
 from embedwatch.observe.attention.site import MOST_WAITING, STAGE, AttentionSite, Share
 from embedwatch.observe.attention.sites import SiteModule, find_sites, is_cross, spread
 from embedwatch.observe.attention.softmax_seam import compiled_method, softmax_patches
+from embedwatch.observe.masks import Padding
 from embedwatch.observe.places import Place
 from embedwatch.observe.pulse import Pulse
-from embedwatch.observe.scopes import Padding, scopes_of
+from embedwatch.observe.scopes import scopes_of
 
 __all__ = ["ROLE", "AttentionWatch"]
 
@@ -217,9 +218,9 @@ class AttentionWatch:
                 0,
             )
 
-    def mark(self) -> None:
-        """End a window: sites that saw nothing, though others did, have been silent for it."""
-        looked = any(site.fresh for site in self.sites)
+    def mark(self, *, rested: bool) -> None:
+        """End a window: sites that saw nothing, though others did, have been silent for it, unless looking paused."""
+        looked = not rested and any(site.fresh for site in self.sites)
         for site in self.sites:
             site.mark(looked=looked)
 
