@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["write_folder_whole", "write_whole"]
+__all__ = ["is_special", "write_folder_whole", "write_whole"]
 
 ANYBODY = 0o666
 """Less what the umask takes: as any new file."""
+SYSTEM_FOLDERS = (("dev",), ("proc",))
+"""A file below these may be the shell's: /dev/stdout of `> file` must be written to, not replaced."""
 
 
 def write_whole(path: Path, content: bytes, *, mode: int = ANYBODY) -> None:
     """Write under another name, then rename it: a reader sees the old file or the new one, never a half.
 
+    A device, a pipe or a socket, as /dev/null and /dev/stdout are, is written to: a rename would put a file in its
+    place.
+
     Raises:
         OSError: if it cannot be written; what was there is left, and nothing beside it.
     """
+    if is_special(path):
+        with path.open("wb") as stream:
+            stream.write(content)
+        return
     growing = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     try:
         handle = os.open(growing, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
@@ -28,6 +38,15 @@ def write_whole(path: Path, content: bytes, *, mode: int = ANYBODY) -> None:
         growing.replace(path)
     finally:
         growing.unlink(missing_ok=True)
+
+
+def is_special(path: Path) -> bool:
+    """Return whether there is a device, a pipe, a socket, or what the system makes of an open file."""
+    try:
+        there = path.stat().st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(there) or stat.S_ISDIR(there)) or path.absolute().parts[1:2] in SYSTEM_FOLDERS
 
 
 def write_folder_whole(path: Path, files: Mapping[str, bytes]) -> None:

@@ -40,6 +40,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "embedwatch.loading",
         "embedwatch.lexicons",
         "embedwatch.sources",
+        "embedwatch.whole_files",
     ),
     "embedwatch.judging": _BELOW[:1],
     "embedwatch.observe": (*_BELOW[:4], "embedwatch.observe"),

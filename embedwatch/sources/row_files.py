@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from embedwatch.core.errors import InputError, UsageError
+from embedwatch.whole_files import is_special
 
 __all__ = ["ENDINGS", "RowFile", "check_output", "write_rows"]
 
@@ -145,13 +146,15 @@ ENDINGS: dict[str, Callable[[IO[bytes], int], RowFile]] = {
 
 
 def check_output(path: Path) -> None:
-    """Refuse a name whose ending is no format.
+    """Refuse a name whose ending is no format, and what is no file.
 
     Raises:
-        UsageError: naming those that are.
+        UsageError: naming the endings that are, or saying what is there.
     """
     if path.suffix.lower() not in ENDINGS:
         raise UsageError(f"`output` must end in .npy, .parquet or .safetensors, got {path.name}; choose one")
+    if is_special(path):
+        raise UsageError(f"`output` must be a file, got {path.name}, a device or a pipe; choose another name")
 
 
 @contextmanager
