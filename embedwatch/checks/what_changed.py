@@ -159,13 +159,13 @@ CHANGES = (
     Change(
         "noise",
         "noise was added",
-        (FILLED, Sign("lead", 0.9), Sign("offset", most=0.05), Sign("emptied", most=-1)),
+        (FILLED, Sign("lead", 0.9), Sign("offset", most=0.035), Sign("emptied", most=-1)),
         "Look for lossy compression or a faulty layer; encode again.",
     ),
     Change(
         "noise",
         "noise was added",
-        (BLIND, Sign("tail", 1.15), Sign("lead", 0.94), Sign("offset", most=0.05)),
+        (BLIND, Sign("tail", 1.15), Sign("lead", 0.94), Sign("offset", most=0.035)),
         "Look for lossy compression or a faulty layer; encode again.",
     ),
     Change(
