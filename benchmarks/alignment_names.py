@@ -34,7 +34,7 @@ from benchmarks.detection.data import WORDNET
 from embedwatch import Subject, check_pair, load_subject, open_source
 from embedwatch.whole_files import write_whole
 
-COUNT = 300
+COUNT = 200
 LONGEST = 16
 """Words of a text."""
 LIMIT = 12
@@ -192,7 +192,7 @@ def graded(name: str, verdict: str, told: str) -> str:
         return "right" if verdict == "identical" else "wrong"
     if told == name:
         return "right"
-    unsure = told in ("", "altered", "recipe", "configuration", "pooling or prefix") or verdict in ("alignable", "weak")
+    unsure = told in ("", "altered", "recipe", "configuration") or verdict in ("alignable", "weak")
     return "withheld" if unsure else "wrong"
 
 

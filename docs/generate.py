@@ -331,6 +331,7 @@ def _form(sink: type[Sink]) -> str:
 
 def _commands() -> Iterator[str]:
     yield "# Command line"
+    yield _wrap("What `--json` prints is described in [JSON](json.md), with a schema for each command.")
     for path, _, context in commands():
         yield f"## {path}\n\n```text\n{context.get_help().strip()}\n```"
 

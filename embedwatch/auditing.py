@@ -148,6 +148,7 @@ def audit(
         raise UsageError("`inputs` must name at least one file, model or Source, got none; give a path")
     boundary = Boundary(on_error=on_error)
     _check_options(text=text, labels=labels, pooling=pooling, prefix=prefix)
+    _check_sinks(sinks)
     options = _Options(text, labels, kind, select, pooling, prefix)
     opened = [pair for given in inputs for pair in _open(given, options)]
     work = _Work(tuple(only), tuple(skip), tuple(sinks), exhibits, progress or silent, boundary, reference_of, on_rows)
@@ -186,6 +187,14 @@ def _check_options(*, text: object, labels: str | None, pooling: object, prefix:
                 raise UsageError(f"`{name}` must come with `text`, got {value!r} alone; name a file of texts to encode")
     if labels is not None and not Path(labels).exists() and Path(labels).suffix:
         raise InputError(f"{labels} does not exist; give a file with one group a line, or the name of a column")
+
+
+def _check_sinks(sinks: object) -> None:
+    """Refuse what is no list of sinks that are open: they are not ours to close."""
+    listed = list(sinks) if isinstance(sinks, (list, tuple)) else [sinks]
+    odd = [sink for sink in listed if not isinstance(sink, Sink)]
+    if odd:
+        raise UsageError(f"`sinks` must be a list of Sinks, got {odd[0]!r}; open one with embedwatch.sinks.open_sink")
 
 
 def _open(given: str | os.PathLike[str] | Source, options: _Options) -> Iterator[tuple[Source, bool]]:

@@ -40,6 +40,8 @@ def read_verdicts(given: str | os.PathLike[str]) -> list[Verdict]:
     text = os.fspath(given)
     if text.startswith(ADDRESSES):
         return _verdicts(strict_json(_asked(text), "the answer of the daemon"), text)
+    if not text:  # of a path it would make the folder that one happens to be in
+        raise UsageError("`file` must be a file, a folder of a run or an address, got an empty name; name one")
     path = Path(text)
     if path.is_dir() or path.suffix == Path(RECORDING_FILE).suffix:
         return [verdict for recorded in read_recording(path).spaces for verdict in recorded.verdicts]

@@ -42,6 +42,8 @@ LEAST_POINTS = 8
 """Rows below which there is no map."""
 MOST_BYTES = 256 << 20
 """Of the rows that are kept for one map."""
+NEIGHBOURS = 15
+"""Neighbours of a row in a UMAP map, where there are so many: what the package takes by itself."""
 PERPLEXITY = 30.0
 DIRECTIONS = 50
 """Principal directions that t-SNE is given."""
@@ -303,7 +305,11 @@ def _neighbourly(rows: Tensor, ids: Tensor, before: Frame | None) -> Tensor:
 
 def _umap(rows: Tensor) -> Tensor:
     reduced, _ = principal_plane(rows, min(DIRECTIONS, rows.shape[1]))
-    laid = importlib.import_module("umap").UMAP(n_components=2, random_state=SEED, n_jobs=1)
+    near = min(NEIGHBOURS, len(rows) - 1)
+    start = "random" if len(rows) <= NEIGHBOURS else "spectral"  # of a few rows the spectrum has too few directions
+    laid = importlib.import_module("umap").UMAP(
+        n_components=2, n_neighbors=near, init=start, random_state=SEED, n_jobs=1
+    )
     return torch.as_tensor(laid.fit_transform(reduced.numpy()), dtype=torch.float32)
 
 

@@ -157,6 +157,7 @@ class Monitor(MonitorView):
             attention_every=attention_every,
             attention_layers=attention_layers,
             alarms=alarms,
+            label=name,
         )
         if bridge is not None and not isinstance(bridge, Bridge):
             raise UsageError(f"`bridge` must be a Bridge, got {type(bridge).__name__}; make one of a canary and a map")
@@ -323,8 +324,9 @@ class Monitor(MonitorView):
         if words is not None:
             load_lexicons(words)  # refused at once, and not counted as a diagnostic that failed
         given = {"texts": texts, "prompts": prompts}
-        for name in [name for name, value in given.items() if isinstance(value, str)]:
-            raise UsageError(f"`{name}` must be a list of texts, got one text; put it in a list")
+        for name, value in given.items():
+            if isinstance(value, str) or not isinstance(value, Iterable):
+                raise UsageError(f"`{name}` must be a list of texts, got {value!r:.40}; put each in a list")
         was_off, self.pulse.off = self.pulse.off, True
         try:
             found = self._courses.diagnose(

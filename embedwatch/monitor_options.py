@@ -13,6 +13,8 @@ from embedwatch.core.sink import Sink
 
 __all__ = ["check_options", "listed", "steps_done"]
 
+LONGEST_NAME = 200
+
 
 def check_options(
     *,
@@ -27,6 +29,7 @@ def check_options(
     attention_every: object,
     attention_layers: object,
     alarms: Any,
+    label: object = None,
 ) -> None:
     """Refuse what fits no model.
 
@@ -50,6 +53,10 @@ def check_options(
     if budget is not None and not is_share:
         raise UsageError(f"`budget` must be above 0 and at most 1, got {budget!r}; 0.01 is one percent")
     Budget.parse(alarms, name="alarms")
+    if label is not None and not (isinstance(label, str) and label.isprintable() and len(label) <= LONGEST_NAME):
+        raise UsageError(
+            f"`name` must be a text of at most {LONGEST_NAME} characters in one line, got {label!r:.60}; it is a label"
+        )
 
 
 def _is_whole(value: object, least: int) -> bool:

@@ -201,6 +201,33 @@ def test_a_pause_makes_no_place_blind() -> None:
         assert (status, list(monitor.blind())) == ("warn", ["left"])
 
 
+class Encoder(torch.nn.Module):
+    """Gives one vector for each input, in which one dimension may rule."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.linear = torch.nn.Linear(16, 32)
+        self.factor = factor
+
+    def forward(self, rows: torch.Tensor) -> dict[str, torch.Tensor]:
+        scale = torch.ones(32)
+        scale[3] = self.factor
+        return {"sentence_embedding": self.linear(rows) * scale}
+
+
+@pytest.mark.parametrize(("factor", "grave"), [(1.0, False), (200.0, True)])
+def test_a_dimension_that_rules_what_an_encoder_gives_out_is_found_in_serving(factor: float, grave: bool) -> None:
+    model = Encoder(factor).eval()
+    options = {"places": ["linear"], "every": 1, "window": 10, "sinks": [], "budget": None, "on_error": "raise"}
+    with watch(model, **options) as monitor, torch.inference_mode():
+        for _ in range(5):
+            model(torch.randn(64, 16))
+        monitor.flush()
+        found = {(verdict.check, verdict.space.place) for verdict in monitor.findings if verdict.status == "fail"}
+    assert (("dominating_dimension", "sentence_embedding") in found) is grave
+
+
 def test_a_training_is_never_paused() -> None:
     model = tiny()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)

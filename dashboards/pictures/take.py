@@ -39,7 +39,7 @@ from PIL import Image  # noqa: E402
 from embedwatch.operations.queries import panels  # noqa: E402
 from tests.dashboards.grafana import Result  # noqa: E402
 from tests.dashboards.tools import committed_dashboards  # noqa: E402
-from tests.end_to_end.live_stand import SCRAPE, Live, standing  # noqa: E402
+from tests.end_to_end.live_stand import Live, standing  # noqa: E402
 
 LABEL = re.compile(r"\{\{(\w+)\}\}")
 WIDTH, CELL, HEAD = 1500, 38, 64
@@ -49,6 +49,8 @@ MOST_BYTES = 250_000
 """A picture has as many colours as fit in so much."""
 PATIENCE_MS = 15_000
 MILLI = 1000
+SCRAPE = 2.0
+"""Seconds between two scrapes: on a busy machine one may take longer than a second, and leaves a gap."""
 LIGHT = ("embedwatch-overview.json",)
 """Those that are also taken in light."""
 
@@ -99,12 +101,13 @@ def picture_name(dashboard: str, mode: str) -> str:
 
 def height_of(board: Mapping[str, Any]) -> int:
     """Return the pixels that a dashboard needs."""
-    return HEAD + CELL * max(each["gridPos"]["y"] + each["gridPos"]["h"] for each in board["panels"])
+    rows = max(each["gridPos"]["y"] + each["gridPos"]["h"] for each in board["panels"])
+    return HEAD + CELL * int(rows)
 
 
 def gathered(seconds: float) -> Answers:
     """Let everything run for a while; return what the dashboards show of it."""
-    with tempfile.TemporaryDirectory() as folder, standing(Path(folder)) as live:
+    with tempfile.TemporaryDirectory() as folder, standing(Path(folder), scrape=SCRAPE) as live:
         time.sleep(seconds)
         return {name: answered(live, board) for name, board in committed_dashboards().items()}
 
@@ -122,9 +125,12 @@ def answered(live: Live, dashboard: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def filled(dashboard: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a dashboard with what was found, as the page draws it."""
-    found = answer["found"]
-    shown = [{**panel, "found": found.get(panel["title"], [])} for panel in dashboard["panels"]]
+    """Return a dashboard as the page draws it: with what its queries found, without answers to queries of before."""
+    shown = []
+    for panel in dashboard["panels"]:
+        asked = {query["refId"] for query in panel.get("targets", ())}
+        found = [series for series in answer["found"].get(panel["title"], []) if series["ref"] in asked]
+        shown.append({**panel, "found": found})
     return {"title": dashboard["title"], "panels": shown, "range": answer["range"], "step": answer["step"]}
 
 
@@ -134,11 +140,16 @@ def _series(result: Result) -> Iterator[dict[str, Any]]:
         points = sample.get("values") or [sample["value"]]
         yield {
             "ref": result.query.ref,
-            "name": LABEL.sub(lambda match, known=labels: known.get(match[1], ""), result.query.legend),
+            "name": _named(result.query.legend, labels),
             "labels": labels,
             "times": [float(moment) * MILLI for moment, _ in points],
             "values": [None if value == "NaN" else float(value) for _, value in points],
         }
+
+
+def _named(legend: str, labels: Mapping[str, str]) -> str:
+    """Return the name of a line, as Grafana makes it of its labels."""
+    return LABEL.sub(lambda match: labels.get(match[1], ""), legend)
 
 
 @contextmanager

@@ -39,6 +39,8 @@ LEAST_JUDGING_QUERIES = 50
 BATCH = 8192
 SHOWN_SUSPECTS = 20
 Rows = str | os.PathLike[str] | Source | Tensor | np.ndarray[Any, Any]
+MOST_SEED = 2**31 - 1
+FLOATS = (np.float16, np.float32, np.float64)
 """What a side may be given as: a path, a Source, or rows (N, D)."""
 
 
@@ -107,6 +109,10 @@ def fit_aligner(
         raise UsageError(f"`side` must be query or corpus, got {side!r}; say which side is mapped")
     if gallery is not None and (isinstance(gallery, bool) or not isinstance(gallery, int) or gallery < 1):
         raise UsageError(f"`gallery` must be a whole number of at least 1, got {gallery!r}; leave it out")
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= MOST_SEED:
+        raise UsageError(f"`seed` must be a whole number from 0 to {MOST_SEED:,}, got {seed!r}; 0 is usual")
+    if queries is not None and not (isinstance(queries, tuple | list) and len(queries) == len(SIDES)):
+        raise UsageError("`queries` must be two, of the left and of the right space, got another number; give both")
     wanted, began = methods(tuple(try_methods)), time.perf_counter()
     show = progress or silent
     opened = _open(left, right, names, text, recipes)
@@ -187,11 +193,14 @@ def _open(
 
 
 def _tensor(rows: Any, name: str) -> Tensor:
-    found = torch.from_numpy(np.ascontiguousarray(rows)) if isinstance(rows, np.ndarray) else rows
-    if found.ndim != 2 or not found.is_floating_point():
+    plain = rows.dtype in FLOATS if isinstance(rows, np.ndarray) else rows.is_floating_point()
+    dense = isinstance(rows, np.ndarray) or (rows.layout is torch.strided and not rows.is_meta)
+    if rows.ndim != 2 or not plain or not dense:
+        what = "" if dense else " without its numbers" if rows.is_meta else " that is sparse"
         raise UsageError(
-            f"`{name}` must be a matrix (N, D) of floats, got {found.dtype} {tuple(found.shape)}; convert it first"
+            f"`{name}` must be a matrix (N, D) of floats, got {rows.dtype} {tuple(rows.shape)}{what}; convert it first"
         )
+    found = torch.from_numpy(np.ascontiguousarray(rows)) if isinstance(rows, np.ndarray) else rows
     return found.detach().cpu()
 
 

@@ -24,6 +24,8 @@ IDENTICAL, DEGRADED, ALIKE = 0.98, 0.75, 0.3
 FINDS_ITSELF = 0.9
 SAME_COORDINATES = 0.3
 """Centred cosine: other models stay below 0.03, the same model used otherwise had 0.8 and more."""
+SURELY_SAME = 0.6
+"""Centred cosine that no two models have, whatever is found: averages of words have 0.62 to their maximum."""
 BY_CHANCE, NEARLY_CHANCE = 0.01, 0.02
 """Share of random pairings that agree as much, and mutual k-NN above chance, that are none."""
 WEAK, ALIGNABLE = 0.05, 0.15
@@ -38,12 +40,17 @@ TINY = 1e-3
 """Distance at the 90 % quantile that fewer bits make."""
 SOME = 0.02
 """Share of items that are bit for bit what they were, from which on only the others were touched."""
-NOISE_OFFSET, NOISE_MEAN, NOISE_COSINE = 0.25, 0.05, 0.9
+NOISE_OFFSET, NOISE_MEAN, NOISE_COSINE = 0.17, 0.05, 0.93
 """Fewer bits in the weights: no common shift, the mean as long as it was, and nearly the same coordinates."""
-PREFIX_COSINE, PREFIX_OFFSET = 0.86, 0.3
-"""A prefix moves texts together and leaves the rest: centred cosine 0.888 and more, after pooling 0.829 and less, or
-little of the difference is one shift."""
-POOLING_OFFSET = 0.15
+PREFIX_COSINE, PREFIX_OFFSET = 0.95, 0.3
+"""A prefix moves texts together and leaves the rest: it may leave less than this, but no pooling seen left as much."""
+POOLING_COSINE, POOLING_OFFSET = 0.86, 0.62
+"""A pooling that changes the rest, and moves texts together: of five models, prefixes that changed as much shared 0.56
+of the difference at most, and rough weights 0.52."""
+SHIFTED = 0.15
+"""Share of the difference from which on it is another configuration, whichever."""
+UNNAMED = "configuration"
+"""One model, configured otherwise in a way that vectors alone do not tell."""
 MISPAIRED = 0.5
 TOWERS_FAIL, TOWERS_WARN = 3.0, 10.0
 """Recall@10 over chance below which pairs of two towers find one another no better than by chance, or hardly."""
@@ -195,12 +202,13 @@ def _swapped(facts: _Facts) -> Finding | None:
 def _same_space(facts: _Facts) -> Finding | None:
     """Both sides have the same coordinates."""
     overlap = facts("overlap_ratio")
-    alike = facts("centred_cosine") >= SAME_COORDINATES and facts("recall_ratio", k="1") >= FINDS_ITSELF
-    if not (alike and overlap >= ALIKE):
+    cosine = facts("centred_cosine")
+    found = facts("recall_ratio", k="1") >= FINDS_ITSELF and overlap >= ALIKE
+    if not (cosine >= SURELY_SAME or (cosine >= SAME_COORDINATES and found)):
         return None
     cause, what = _cause(facts)
     lengths = _lengths(facts)
-    if cause in ("pooling", "prefix", "recipe") and overlap < IDENTICAL:
+    if cause in ("pooling", "prefix", "recipe", UNNAMED) and overlap < IDENTICAL:
         told = f"One model, configured otherwise: {what}; {facts.raw()}."
         return Finding(
             "mismatch", "fail", told, cause, "Use one configuration for both, and embed the fewer rows again."
@@ -243,10 +251,13 @@ def _cause(facts: _Facts) -> tuple[str, str]:
     offset, alike = facts("offset_ratio"), facts("centred_cosine")
     if offset < NOISE_OFFSET and abs(means[0] - means[1]) < NOISE_MEAN and alike >= NOISE_COSINE:
         return "precision", "precision of the weights (int8): every item moved a little, each its own way"
+    shift = f"{offset:.0%} of the difference is one shift"
     if offset >= PREFIX_OFFSET and alike >= PREFIX_COSINE:
-        return "prefix", f"another prefix or prompt, or else pooling: {offset:.0%} of the difference is one shift"
-    if offset >= POOLING_OFFSET:
-        return "pooling", f"another pooling, or else prefix: {offset:.0%} of the difference is one shift"
+        return "prefix", f"another prefix or prompt, or else pooling: {shift}"
+    if offset >= POOLING_OFFSET and alike < POOLING_COSINE:
+        return "pooling", f"another pooling, or else prefix: {shift}"
+    if offset >= SHIFTED:
+        return UNNAMED, f"pooling, prefix or few bits, vectors alone do not tell which: {shift}"
     return "altered", "its weights were altered, or noise was added"
 
 

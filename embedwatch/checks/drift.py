@@ -310,8 +310,8 @@ def _too_few(snapshot: Snapshot, rows: int) -> str:
     if different is not None and different < LEAST_DISTINCT:
         alike = "all the same" if different == 1 else f"{different:.0f} different ones"
         return (
-            f"Of {rows:,} rows those that were sampled are {alike}, needs {LEAST_DISTINCT}: whether one input came again "
-            "and again, or one vector stands for many, `embedwatch audit` of them tells no better than their source."
+            f"Of {rows:,} rows those that were sampled are {alike}, needs {LEAST_DISTINCT}: one input came again "
+            "and again, or one vector stands for many, which `embedwatch audit` judges."
         )
     why = f", since {length:.3g} rows in a row are about one thing" if length is not None and length > 1 else ""
     before, now = (snapshot.number("drift_blocks", side=side) for side in ("reference", "window"))

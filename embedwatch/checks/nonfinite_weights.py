@@ -26,7 +26,7 @@ class NonfiniteWeights(ModelCheck):
         "does the model have a module of this name? Compare with the checkpoint before."
     )
     mitigation = (
-        "Go back to the last checkpoint whose weights are numbers; download the file again; save in bfloat16 or "
+        "Go back to the last checkpoint whose weights are numbers, or download the file again. Save in bfloat16 or "
         "float32 what float16 cannot hold."
     )
 

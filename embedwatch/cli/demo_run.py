@@ -71,10 +71,12 @@ def run_demo(model: Path | None, address: str, *, seconds: float | None, quiet: 
 
 
 def _teller(terminal: Terminal) -> Callable[[str], None]:
-    began = time.monotonic()
+    began: list[float] = []
 
     def tell(text: str) -> None:
-        terminal.print(f"{time.monotonic() - began:5.0f} s  {text}", markup=False, highlight=False, soft_wrap=True)
+        if not began:  # the clock starts with the first thing that is said
+            began.append(time.monotonic())
+        terminal.print(f"{time.monotonic() - began[0]:5.0f} s  {text}", markup=False, highlight=False, soft_wrap=True)
 
     return tell
 

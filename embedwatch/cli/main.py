@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import sys
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -30,6 +32,7 @@ from embedwatch.cli.report import report_command
 from embedwatch.cli.rules import rules_command
 from embedwatch.cli.serve import serve_command
 from embedwatch.cli.show import show_command
+from embedwatch.cli.terminals import EXIT_CLOSED
 from embedwatch.cli.train import train_command
 from embedwatch.core.errors import EmbedwatchError
 
@@ -52,8 +55,19 @@ Exit status: 0 judged, and nothing at or above --fail-on; 1 something is, or not
 be judged; 2 usage, unreadable input, or an internal error."""
 
 
+class _ClosedError(Exception):
+    """Nobody reads the output any more."""
+
+
 class _Group(click.Group):
     """Gives every error one line and the right exit status."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; click would end a closed pipe with 1, which is what a failed check ends with."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise _ClosedError from error
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run a command; never show a traceback unless `--debug` is given."""
@@ -66,6 +80,8 @@ class _Group(click.Group):
         _log_in_one_line(debug=debug)
         try:
             result = super().main(*args, **kwargs)
+            if sys.stdout is not None:
+                sys.stdout.flush()  # a full disk is told here, and not by the interpreter as it ends
             sys.exit(result if isinstance(result, int) else 0)
         except click.exceptions.Abort:
             sys.exit(_complain("interrupted", EXIT_INTERRUPTED))
@@ -82,9 +98,9 @@ class _Group(click.Group):
             if debug:
                 raise
             sys.exit(_complain(str(error)))
-        except BrokenPipeError:
-            sys.stderr.close()
-            sys.exit(0)
+        except (_ClosedError, BrokenPipeError):
+            _write_nowhere()
+            sys.exit(EXIT_CLOSED)
         except OSError as error:
             if debug:
                 raise
@@ -93,6 +109,15 @@ class _Group(click.Group):
             if debug:
                 raise
             sys.exit(_complain(f"internal error: {type(error).__name__}: {error}; --debug shows where"))
+
+
+def _write_nowhere() -> None:
+    """Let what is still to be written go nowhere, or the interpreter would complain as it ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):
+            os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 class _OneLine(logging.Formatter):
@@ -115,7 +140,8 @@ def _log_in_one_line(*, debug: bool) -> None:
 
 def _complain(message: str, status: int = EXIT_USAGE) -> int:
     line = " ".join("".join(character if character.isprintable() else " " for character in message).split())
-    click.echo(f"embedwatch: {line}", err=True)
+    with suppress(OSError):  # where not even that can be said, the status says it
+        click.echo(f"embedwatch: {line}", err=True)
     return status
 
 

@@ -37,6 +37,8 @@ class Boundary:
     """
 
     def __init__(self, *, on_error: OnError = "count", patience: int = 5) -> None:
+        if on_error not in ("count", "raise"):
+            raise UsageError(f"`on_error` must be count or raise, got {on_error!r}; count is usual")
         self.on_error = on_error
         self.patience = patience
         self._errors: Counter[tuple[str, str]] = Counter()

@@ -13,7 +13,17 @@ from embedwatch.core.registry import Plugin
 from embedwatch.core.snapshot import Snapshot
 from embedwatch.core.verdict import Evidence, Limit
 
-__all__ = ["ENCODED", "LEAST_DISTINCT", "LEAST_QUERIES", "LIVE", "STORED", "Check", "RangeCheck", "ThresholdCheck", "role_of"]
+__all__ = [
+    "ENCODED",
+    "LEAST_DISTINCT",
+    "LEAST_QUERIES",
+    "LIVE",
+    "STORED",
+    "Check",
+    "RangeCheck",
+    "ThresholdCheck",
+    "role_of",
+]
 
 STORED = ("vectors", "table", "pooled")
 """Roles of places whose rows are kept and compared: alike, huge or repeated rows are defects there."""

@@ -30,7 +30,7 @@ ROLES = {
     "scale": "the size of what enters a model and of what leaves it",
     "vocabulary": "the tokens of a model, as its tables hold them",
     "meaning": "groups of words in a space: what belongs together, and what does not",
-    "layers": "the layers of a model: their normalisations, and what flows through them",
+    "layers": "the layers of a model: their weights and normalisations, and what flows through them",
     "generation": "texts that a model wrote",
     "pairs": "the same items in two spaces",
     "index": "an index that vectors are searched in",

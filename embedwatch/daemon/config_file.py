@@ -124,7 +124,9 @@ def _file(path: Path, origins: dict[Place, str]) -> Tree:
             raise ConfigError([f"{path}: must be at most {LARGEST_FILE} bytes; is it a configuration?"])
         node = yaml.compose(content.decode("utf-8"), Loader=yaml.SafeLoader)
     except OSError as error:
-        raise ConfigError([f"{path}: must be a readable file, got {error.strerror or error}; correct the path"]) from error
+        raise ConfigError(
+            [f"{path}: must be a readable file, got {error.strerror or error}; correct the path"]
+        ) from error
     except UnicodeDecodeError as error:
         raise ConfigError([f"{path}: must be UTF-8, got another coding; convert it"]) from error
     except (yaml.YAMLError, RecursionError) as error:

@@ -39,8 +39,8 @@ def _names(config: Config) -> Iterator[tuple[Place, str]]:
     for number, source in enumerate(config.sources):
         before = first.setdefault((source.kind, source.name), number)
         if before < number:
-            told = f"`sources[{number}].name` must be another than `sources[{before}].name`, got {shown(source.name)} twice"
-            yield ("sources", number, "name"), f"{told}; choose another name"
+            told = f"`sources[{number}].name` must be another than `sources[{before}].name`"
+            yield ("sources", number, "name"), f"{told}, got {shown(source.name)} twice; choose another name"
 
 
 def _addresses(config: Config) -> Iterator[tuple[Place, str]]:

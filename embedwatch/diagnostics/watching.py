@@ -38,19 +38,17 @@ class Watched:
     Args:
         expected: number of places that should be seen.
         blind: places that were not, each with the likely cause.
-        waiting: places that were not looked at yet, since looking pauses to keep to the budget; not among the expected.
-        paused: whether looking paused at any time in this window.
         overhead: our processor time over the rest; `None` where it is not known yet.
         seconds, dropped, reattached: since the last time, or since watching began in a total.
         every: one step in so many is looked at.
         errors: (stage, name) to the number of exceptions since the last time.
         off: (stage, name) of what is switched off.
+        waiting: places that were not looked at yet, since looking pauses to keep to the budget; not among the expected.
+        paused: whether looking paused at any time in this window.
     """
 
     expected: int
     blind: Mapping[str, str] = field(default_factory=dict)
-    waiting: Sequence[str] = ()
-    paused: bool = False
     overhead: float | None = None
     seconds: float = 0.0
     every: int = 1
@@ -58,6 +56,8 @@ class Watched:
     reattached: int = 0
     errors: Mapping[tuple[str, str], int] = field(default_factory=dict)
     off: Sequence[tuple[str, str]] = ()
+    waiting: Sequence[str] = ()
+    paused: bool = False
 
     @property
     def seen(self) -> int:
@@ -105,4 +105,5 @@ class Watching(Diagnostic):
     def examples(cls) -> Iterable[Watched]:
         """Yield a Monitor that sees nothing yet, and one at work."""
         yield Watched(0)
+        yield Watched(2, waiting=("layers.1",), paused=True)
         yield Watched(3, {"layers.1": "never called"}, 0.004, 0.2, 4, 10, 1, {("statistic", "norms"): 2})

@@ -29,8 +29,8 @@ HUGE = Metric(
 class WeightNumbers(Diagnostic):
     """Which weights are NaN or Inf, all zero, or near the end of what their type can hold.
 
-    Every floating-point tensor is read once, piece by piece, those of a folder from the file: no model is built. A tensor
-    is huge where `max |w| > largest finite number of its type / 2`.
+    Every floating-point tensor is read once, piece by piece, those of a folder from the file: no model is built. One is
+    huge where `max |w| > largest finite number of its type / 2`.
 
     Shape: any. Range: counts.
     NaN, Inf, empty: that is what is counted. Left out are empty tensors, quantised ones (their entries mean nothing

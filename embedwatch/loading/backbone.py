@@ -21,6 +21,8 @@ from embedwatch.loading.weights import Weights
 __all__ = ["Backbone", "build_backbone", "build_writer", "text_part"]
 
 IN_A_LAYER = re.compile(r"\.\d+\.")
+MANY, FAR = 50_000_000, 4
+"""A class with more weights than so many, and so many times as many as the files hold, is of another model."""
 POOLER = re.compile(r"(^|\.)pooler(\.|$)")
 """The pooler of BERT and its kin is not in the way of the hidden states; most encoders are saved without it."""
 
@@ -108,6 +110,7 @@ def _loaded(
     """Return a model of this class with the weights in float32, and what transformers says of them."""
     _check_kind(blueprint, label)
     _check_plain(weights, label)
+    _check_numbers(blueprint, weights, label)
     state = {new: weights.tensor(old) for old, new in _renamed(blueprint, weights).items()}
     with quiet():
         try:
@@ -151,6 +154,15 @@ def _check_plain(weights: Weights, label: str) -> None:
                 f"`{label}` must have plain weights to encode texts, got {printable(name)} in {weights[name].dtype}; "
                 "open the unquantised model"
             )
+
+
+def _check_numbers(blueprint: Blueprint, weights: Weights, label: str) -> None:
+    """Refuse a configuration of far more weights than the files hold, before memory is taken for them."""
+    if blueprint.numbers > max(MANY, FAR * weights.parameters):
+        raise InputError(
+            f"`{label}` must hold the {blueprint.numbers:,} weights that its config.json describes, got "
+            f"{weights.parameters:,}; the files are of different models, download them together"
+        )
 
 
 def _renamed(blueprint: Blueprint, weights: Weights) -> dict[str, str]:

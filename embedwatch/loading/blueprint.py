@@ -43,6 +43,7 @@ class Blueprint:
         positions: the scheme in a few words.
         limit: number of positions that exist, None where the scheme sets no end.
         custom: whether config.json names code of its own, which was not run.
+        numbers: how many parameters the class has with this configuration; what is shared counts once.
     """
 
     raw: dict[str, Any]
@@ -55,6 +56,7 @@ class Blueprint:
     positions: str = ""
     limit: int | None = None
     custom: bool = False
+    numbers: int = 0
 
     @property
     def architecture(self) -> str:
@@ -93,6 +95,7 @@ def draw(directory: Path) -> Blueprint:
             positions=position_words(owner),
             limit=position_limit(owner),
             custom="auto_map" in raw,
+            numbers=sum(weight.numel() for weight in model.parameters()),
         )
 
 

@@ -38,9 +38,9 @@ def open_tokenizer(directory: Path, config: Any, *, label: str) -> PreTrainedTok
     Raises:
         InputError: if there is none, if it needs code of its own, or cannot be read.
     """
-    from transformers import AutoTokenizer
-
     with quiet():
+        from transformers import AutoTokenizer
+
         try:
             tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
                 str(directory), config=config, local_files_only=True, trust_remote_code=False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from embedwatch.operations.lines import age, drawn, limit, worst
+from embedwatch.operations.lines import age, drawn, worst
 from embedwatch.operations.panels import Panel, row
 
 __all__ = ["canaries", "drift", "references"]
@@ -16,9 +16,9 @@ def drift() -> Iterator[Panel]:
     yield drawn(
         "How likely by chance",
         "p-value of the difference from the reference, all sorts of differences together.",
-        "above the limits most of the time; a low value for several windows is drift.",
+        "scattered between 0 and 1; low in several windows is drift. The check weighs windows together, and its limit "
+        "is of that evidence, not of one of these.",
         worst("drift_p_value", side="below"),
-        limit("drift"),
         unit="sci",
     )
     yield drawn(

@@ -167,6 +167,14 @@ def layers() -> Iterator[Panel]:
     """Yield the row on what flows through the layers."""
     yield row("Layers")
     yield drawn(
+        "Weights that are no numbers",
+        f"Entries of all weights that are NaN or Inf. {EXAMINED}",
+        "0.",
+        worst("nonfinite_weights"),
+        limit("nonfinite_weights"),
+        unit="short",
+    )
+    yield drawn(
         "Largest gain over median",
         f"Of the gains of one normalisation, the worst one. {EXAMINED}",
         "below the limit.",

@@ -157,9 +157,8 @@ def _spaces() -> Iterator[Panel]:
         drawn(
             "Difference from the reference, likely by chance",
             "p-value, all sorts of differences together, lowest first.",
-            "above the limits most of the time.",
+            "scattered between 0 and 1; low in several windows is drift.",
             worst("drift_p_value", side="below"),
-            limit("drift"),
             unit="sci",
         ),
         "Norms and drift",

@@ -33,6 +33,8 @@ LIMIT_COLOURS = {"warn": "dark-orange", "fail": "dark-red"}
 """Of a limit whose line is named after its severity."""
 EXPONENT, DIGITS = "sci", 2
 """Grafana's unit for numbers with an exponent, and decimals of these: it shows all of them unless told otherwise."""
+SHARE, LEAST_SHARE = "percentunit", 0.01
+"""Grafana's unit of shares, and where their axis ends at the least: of zeros it ends at 10,000 % otherwise."""
 NARROWEST = 60
 """Pixels of a column; Grafana takes 150, and lets the last ones run out of the panel."""
 LEGEND_WIDTH = 8
@@ -71,7 +73,14 @@ def time_series(
     """
     defaults = {
         "color": {"mode": "palette-classic"},
-        "custom": {"drawStyle": "line", "fillOpacity": 0, "lineWidth": 1, "showPoints": "auto", "spanNulls": False},
+        "custom": {
+            "drawStyle": "line",
+            "fillOpacity": 0,
+            "lineWidth": 1,
+            "showPoints": "auto",
+            "spanNulls": False,
+            **({"axisSoftMax": LEAST_SHARE} if unit == SHARE else {}),
+        },
         "unit": unit,
         **({"decimals": DIGITS} if unit == EXPONENT else {}),
     }

@@ -79,6 +79,8 @@ def _require_writable(path: Path) -> None:
         UsageError: if it is a folder, or would lie below a file.
         OSError: if the system does not let us write there.
     """
+    if "\0" in str(path):
+        raise UsageError(f"sink jsonl needs a file, got {str(path)!r}, which no file is called; name another")
     if path.is_dir():
         raise UsageError(f"sink jsonl needs a file, got the folder {str(path)!r}; name a file in it")
     folder = next(above for above in path.absolute().parents if above.exists())

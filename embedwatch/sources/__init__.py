@@ -50,6 +50,10 @@ def open_source(
         UsageError: if no Source fits, or several do: the message names them and `--as`.
         InputError: if the path does not exist, or is not what it claims to be.
     """
+    if not isinstance(path, (str, os.PathLike)):
+        raise UsageError(
+            f"the input must be a path or a Source, got {type(path).__name__}; save an array with numpy.save"
+        )
     if not os.fspath(path):  # of a path it would make the folder that one happens to be in
         raise UsageError("the input must be a file, a folder or a model, got an empty name; name one")
     path = Path(path)

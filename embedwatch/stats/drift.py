@@ -133,7 +133,22 @@ class Drift(ComparedStatistic):
     title = "drift from a reference"
     live = True
     live_settings: ClassVar[Mapping[str, Any]] = {"local": False}
-    metrics = (P_VALUE, FAMILY, FOREIGN, CENTROID, COSINE, VARIANCE, RANK, NORM, BLOCKS, LENGTH, NEEDED, ROWS, DISTINCT, KNOWN)
+    metrics = (
+        P_VALUE,
+        FAMILY,
+        FOREIGN,
+        CENTROID,
+        COSINE,
+        VARIANCE,
+        RANK,
+        NORM,
+        BLOCKS,
+        LENGTH,
+        NEEDED,
+        ROWS,
+        DISTINCT,
+        KNOWN,
+    )
 
     row_metrics = (f"{FAMILY.name}{{family=local}}",)
 

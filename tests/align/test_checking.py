@@ -66,6 +66,7 @@ def _some(rows: Rows) -> Rows:
         (_int8, "identical", "precision", "ok"),
         (lambda x: _unit(x + 0.02 * NOISE), "degraded", "precision", "warn"),
         (lambda x: _unit(x + 0.6 * SHIFT), "mismatch", "prefix", "fail"),
+        (lambda x: _unit(x + 0.6 * SHIFT + 0.045 * NOISE), "mismatch", "configuration", "fail"),
         (_some, "degraded", "truncation", "warn"),
         (lambda x: x[:, :60], "mismatch", "truncation", "fail"),
         (lambda x: np.pad(x[:, :60], ((0, 0), (0, 36))), "mismatch", "truncation", "fail"),

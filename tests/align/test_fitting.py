@@ -240,7 +240,9 @@ class TestRefusals:
 
     def test_a_corpus_without_numbers(self, cone: tuple[Tensor, Tensor]) -> None:
         for corpus in (torch.full((50, 96), torch.nan), torch.zeros(50, 96)):
-            with pytest.raises(InputError, match="`corpus` must hold finite rows that are not zero, got none among the"):
+            with pytest.raises(
+                InputError, match="`corpus` must hold finite rows that are not zero, got none among the"
+            ):
                 fit_aligner(cone[0][:100], cone[1][:100], corpus=corpus, try_methods=("rotation",))
 
     @pytest.mark.parametrize("length", [1e30, 1e-30])

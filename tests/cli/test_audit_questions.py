@@ -49,7 +49,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("bert --corpus no.txt", "`corpus` must be a readable file of texts, got no.txt: No such file"),
         ("bert --corpus bert", "`corpus` must be a readable file of texts, got bert: Is a directory"),
         ("bert --corpus empty.txt", "`corpus` must hold texts, got the empty file empty.txt"),
-        ("bert --corpus pipe.txt", "`corpus` must be a regular file, got a pipe or device, pipe.txt; write it to a file"),
+        (
+            "bert --corpus pipe.txt",
+            "`corpus` must be a regular file, got a pipe or device, pipe.txt; write it to a file",
+        ),
         ("bert --corpus wide.npy", "`corpus` must hold texts, got bytes that are none in wide.npy"),
         ("bert --prompts no.txt", "no.txt does not exist"),
         ("bert --prompts texts.txt", "`prompts` must come with a model that writes, got bert, which only reads"),

@@ -80,12 +80,12 @@ def test_too_few_rows_are_no_pass(tmp_path: Path, old: Path) -> None:
     assert re.search(r"\d unknown .*\(exit 1\)$", result.stdout.rstrip())
 
 
-@pytest.mark.parametrize("value", [0.0, 1.0])
+@pytest.mark.parametrize("value", [0.0, 0.1])
 def test_one_row_a_thousand_times_over_is_no_pass(tmp_path: Path, old: Path, value: float) -> None:
     path = tmp_path / "alike.npy"
     np.save(path, np.full((1000, np.load(old).shape[1]), value, dtype="float32"))
     result = run(str(old), str(path), "--json")
-    found = {each["check"]: each for space in json.loads(result.stdout)["spaces"] for each in space["verdicts"]}
+    found = {each["check"]: each for each in json.loads(result.stdout)["verdicts"]}
     assert result.exit_code == 1
     assert (found["drift"]["status"], found["what_changed"]["status"]) == ("unknown", "unknown")
     assert "those that were sampled are all the same" in found["drift"]["reason"]

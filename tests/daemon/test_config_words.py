@@ -175,10 +175,16 @@ def problems(tmp_path: Path, text: str) -> list[str]:
             "sources: [{kind: files, path: /, name: a}, {kind: files, path: /, name: a}]",
             "`sources[1].name` must be another than `sources[0].name`, got 'a' twice; choose another name",
         ),
-        ("sources: [{kind: checkpoints, path: /, name: a, texts: /}]", "`sources[0].texts` must be a file, got a folder"),
+        (
+            "sources: [{kind: checkpoints, path: /, name: a, texts: /}]",
+            "`sources[0].texts` must be a file, got a folder",
+        ),
         ("sources: [{kind: checkpoints, path: /, name: a, prompts: /dev/zero}]", "must be a file, got neither a file"),
         ("sources: [{kind: checkpoints, path: /dev/null, name: a}]", "`sources[0].path` must be a folder, got a file"),
-        ("sources: [{kind: checkpoints, path: /, name: a, texts: /proc/self/attr/none}]", "`sources[0].texts` must exist"),
+        (
+            "sources: [{kind: checkpoints, path: /, name: a, texts: /proc/self/attr/none}]",
+            "`sources[0].texts` must exist",
+        ),
         ('sources: [{kind: files, path: /, name: "a\\eb"}]', "must be one line of up to 200 letters, without control"),
         ("sources: [{kind: files, path: /, name: a, queries: /no/such}]", "`sources[0].queries` must exist"),
         ("web: {auth: {token_file: /no/such}}", "/no/such: must be a readable file"),

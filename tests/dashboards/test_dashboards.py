@@ -155,7 +155,8 @@ class TestLayout:
     def test_what_does_not_fit_is_shared_by_lines_that_are_full(self) -> None:
         found = laid_out([row("A"), *(stat(str(number), "", []) for number in range(7)), row("B")])
         assert [panel["gridPos"]["y"] for panel in found] == [0, 1, 1, 1, 1, 5, 5, 5, 9]
-        assert [panel["gridPos"]["w"] for panel in found] == [COLUMNS, *4 * [COLUMNS // 4], *3 * [COLUMNS // 3], COLUMNS]
+        whole, quarters, thirds = [COLUMNS], 4 * [COLUMNS // 4], 3 * [COLUMNS // 3]
+        assert [panel["gridPos"]["w"] for panel in found] == whole + quarters + thirds + whole
         assert [panel["gridPos"]["x"] for panel in found] == [0, 0, 6, 12, 18, 0, 8, 16, 0]
         assert [panel["id"] for panel in found] == list(range(1, 10))
 

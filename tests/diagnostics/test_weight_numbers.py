@@ -1,4 +1,4 @@
-"""Numbers in the weights: NaN and Inf wherever they stand, in a folder and in a live model; masks and zeros are none."""
+"""NaN and Inf in weights, wherever they stand, in a folder and in a live model; masks and zeros are none."""
 
 from __future__ import annotations
 
@@ -51,9 +51,7 @@ def changed(folder: Path, to: Path, change: Callable[[Weights], Any]) -> Path:
 
 
 def examined(subject: Examinable) -> tuple[dict[str, float | None], Verdict | None, Exhibit]:
-    (judged,) = diagnose(
-        Inquiry(subject), only=["weight_numbers"], exhibits=True, boundary=Boundary(on_error="raise")
-    )
+    (judged,) = diagnose(Inquiry(subject), only=["weight_numbers"], exhibits=True, boundary=Boundary(on_error="raise"))
     numbers = {measurement.name: measurement.number for measurement in judged.snapshot}
     verdict = next((each for each in judged.verdicts if each.check == "nonfinite_weights"), None)
     return numbers, verdict, judged.exhibits[0]
@@ -175,12 +173,12 @@ def test_shared_weights_come_once_and_zeros_and_huge_ones_are_information() -> N
     model = Transformer(ModelConfig(vocabulary=50, d_model=16, layers=2, heads=2))
     names = [entries.name for entries in LiveSubject(model).every_weight()]
     assert len(names) == len(set(names)) == len(list(model.parameters()))
-    half = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)).half()
+    first, second = nn.Linear(4, 4).half(), nn.Linear(4, 4).half()
     with torch.no_grad():
-        half[0].weight.zero_()
-        half[0].bias.zero_()
-        half[1].weight[0, 0] = 60_000
-    numbers, verdict, odd = examined(LiveSubject(half))
+        first.weight.zero_()
+        first.bias.zero_()
+        second.weight[0, 0] = 60_000
+    numbers, verdict, odd = examined(LiveSubject(nn.Sequential(first, second)))
     assert verdict is not None
     assert verdict.status == "ok"
     assert (numbers["zero_weight_tensors"], numbers["huge_weight_tensors"]) == (1, 1)

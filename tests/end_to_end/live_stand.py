@@ -217,11 +217,13 @@ class Live:
     daemon: StandDaemon
     server: PrometheusServer
     sender: Sender
+    scrape: float = SCRAPE
+    """Seconds between two scrapes."""
     seconds: float = BACK
     """So far back the panels look."""
 
     def board(self, dashboard: dict[str, Any]) -> Board:
-        return Board(dashboard, self.server, scrape=SCRAPE, seconds=BACK)
+        return Board(dashboard, self.server, scrape=self.scrape, seconds=self.seconds)
 
     def wait(self, expression: str) -> None:
         """Wait until a query finds something."""
@@ -242,8 +244,13 @@ def audited(folder: Path, daemon: StandDaemon) -> None:
 
 
 @contextmanager
-def standing(folder: Path) -> Iterator[Live]:
-    """Run a training, a daemon and a Prometheus that scrapes both, until each of them has shown everything."""
+def standing(folder: Path, *, scrape: float = SCRAPE) -> Iterator[Live]:
+    """Run a training, a daemon and a Prometheus that scrapes both, until each of them has shown everything.
+
+    Args:
+        folder: for all files.
+        scrape: seconds between two scrapes.
+    """
     require("prometheus")
     stand = Stand(folder)
     with ExitStack() as stack:
@@ -252,8 +259,8 @@ def standing(folder: Path) -> Iterator[Live]:
         sink = stack.enter_context(Prometheus(0))
         training = stack.enter_context(LiveTraining([sink], every=4, rows=256, window=40))
         targets = [f"127.0.0.1:{sink.port}", daemon.address]
-        server = PrometheusServer(folder, targets, rules=[hurried(folder)], interval=f"{SCRAPE:g}s")
-        made = Live(training, daemon, stack.enter_context(server), sender)
+        server = PrometheusServer(folder, targets, rules=[hurried(folder)], interval=f"{scrape:g}s")
+        made = Live(training, daemon, stack.enter_context(server), sender, scrape)
         for model, place in (("reader", "meaning"), ("writer", "generation"), ("bridge", "pairs"), ("docs", "index")):
             made.wait(f'embedwatch_window_rows{{model="{model}",place="{place}"}}')
         made.wait('embedwatch_drift_p_value{model="faq",place="pooled"}')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import importlib.util
 import struct
 
 import pytest
@@ -75,6 +76,35 @@ def test_without_common_rows_nothing_is_turned() -> None:
 def test_too_few_rows_have_no_map() -> None:
     assert lay_out([("a", kept(ROWS[:4]))]) == []
     assert map_chart("m", "map", [], lambda place, ids: []) is None
+
+
+METHODS = ("PCA", "t-SNE", *(("UMAP",) if importlib.util.find_spec("umap") is not None else ()))
+"""Those that this installation has: the package of UMAP is an extra."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [5, 12, 400])
+@pytest.mark.parametrize("method", METHODS)
+def test_groups_lie_together_in_every_map(method: str, number: int) -> None:
+    groups = torch.arange(number) % 2
+    rows = torch.randn(number, 8, generator=torch.Generator().manual_seed(0)) + 20 * groups[:, None]
+    (frame,) = lay_out([("a", kept(rows, capacity=number))])
+    layout = next(each for each in frame.layouts if each.method == method)
+    assert layout.places.shape == (number, 2)
+    assert bool(layout.places.isfinite().all())
+    if number > 12:
+        points = frame.ids if layout.points is None else frame.ids[layout.points]
+        apart = torch.cdist(layout.places, layout.places).fill_diagonal_(torch.inf)
+        near = groups[points[apart.argmin(1)]]
+        assert float((near == groups[points]).double().mean()) > 0.98
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", METHODS)
+def test_rows_that_are_all_alike_have_a_map_too(method: str) -> None:
+    (frame,) = lay_out([("a", kept(torch.ones(60, 8)))])
+    layout = next(each for each in frame.layouts if each.method == method)
+    assert bool(layout.places.isfinite().all())
 
 
 def test_points_survive_packing() -> None:

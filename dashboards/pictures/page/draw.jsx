@@ -7,6 +7,7 @@ import { BigValue, GlobalStyles, PanelChrome, PanelContextProvider, Table, TimeS
 const CELL = 30;
 const GAP = 8;
 const HEAD = 56;
+const MARGIN = 0.04;
 
 const withDisplay = (frame, theme) => {
   for (const field of frame.fields) {
@@ -60,7 +61,8 @@ const Lines = ({ panel, found, range, step, theme, width, height }) => {
     frame.fields[1].state = { seriesIndex: index };
     return withDisplay(frame, theme);
   });
-  const timeRange = { from: dateTime(range[0]), to: dateTime(range[1]), raw: { from: dateTime(range[0]), to: dateTime(range[1]) } };
+  const end = range[1] + MARGIN * (range[1] - range[0]); // the last label is cut otherwise
+  const timeRange = { from: dateTime(range[0]), to: dateTime(end), raw: { from: dateTime(range[0]), to: dateTime(end) } };
   return (
     <TimeSeries
       frames={frames}

@@ -53,7 +53,7 @@ def print_compatibility(
         for title, told in _rows(found):
             terminal.print(Text(f"  {title:<{WIDTH}}{told}"), soft_wrap=True)
     style = STYLES[found.status]
-    cause = f" ({found.cause})" if found.cause else ""
+    cause = f" ({found.cause})" if found.cause and found.cause not in WORDS[found.verdict] else ""
     verdict = Text(f"  {'verdict':<{WIDTH}}").append(f"{WORDS[found.verdict]}{cause}", style=style)
     terminal.print(verdict, soft_wrap=True)
     print_paragraph(terminal, found.finding.told, "", indent=2 + WIDTH)
