@@ -44,8 +44,8 @@ def pairs() -> Iterator[Panel]:
     )
     yield drawn(
         "What a map misses",
-        "Squared distance of both sides less their means, over the variance of the left one: 0 for one space, 2 and more "
-        "for strangers.",
+        "Squared distance of both sides less their means, over the variance of the left one: 0 for one space, 2 and "
+        "more for strangers.",
         "as at the beginning.",
         worst("pair_residual_ratio"),
     )

@@ -157,7 +157,7 @@ INPUTS: dict[str, tuple[Callable[[Path], object], tuple[Line, ...]]] = {
     "pairs": (
         save_pairs,
         (
-            Line("align check new.npy old.npy --pairs 200", 1, "pair.json"),
+            Line("align check new.npy old.npy", 1, "pair.json"),
             Line("align fit new.npy old.npy -o bridge --method procrustes"),
             Line("align apply bridge new.npy -o mapped.npy"),
             Line("align index bridge docs.faiss -o new.faiss"),
@@ -174,7 +174,6 @@ INPUTS: dict[str, tuple[Callable[[Path], object], tuple[Line, ...]]] = {
             Line("list"),
             Line("list faults"),
             Line("metrics"),
-            Line("metrics --estimate --daemon"),
             Line("rules"),
             Line("rules --tests"),
             Line("config check wrong.yaml", 2),
@@ -200,9 +199,9 @@ INPUTS: dict[str, tuple[Callable[[Path], object], tuple[Line, ...]]] = {
             Line("generate run the --max-tokens 5"),
         ),
     ),
-    "installation": (save_settings, (Line("doctor --fail-on never"),)),
+    "installation": (save_settings, (Line("doctor --fail-on never"), Line("metrics --estimate --daemon"))),
 }
-SLOW = ("stream", "model", "corpus", "installation")
+SLOW = ("segments", "stream", "model", "corpus", "installation")
 
 
 def strict(text: str) -> Any:
