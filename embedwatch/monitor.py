@@ -157,7 +157,7 @@ class Monitor(MonitorView):
             attention_every=attention_every,
             attention_layers=attention_layers,
             alarms=alarms,
-            label=name,
+            name=name,
         )
         if bridge is not None and not isinstance(bridge, Bridge):
             raise UsageError(f"`bridge` must be a Bridge, got {type(bridge).__name__}; make one of a canary and a map")

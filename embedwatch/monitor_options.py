@@ -29,22 +29,24 @@ def check_options(
     attention_every: object,
     attention_layers: object,
     alarms: Any,
-    label: object = None,
+    name: object = None,
 ) -> None:
     """Refuse what fits no model.
 
     Raises:
         UsageError: if one is not what it must be.
     """
-    for name, value in (("every", every), ("rows", rows), ("window", window)):
+    for option, value in (("every", every), ("rows", rows), ("window", window)):
         if not _is_whole(value, 1):
-            raise UsageError(f"`{name}` must be a whole number of at least 1, got {value!r}; 10, 256 and 100 are usual")
-    for name, value in (("seed", seed), ("step", step)):
+            raise UsageError(
+                f"`{option}` must be a whole number of at least 1, got {value!r}; 10, 256 and 100 are usual"
+            )
+    for option, value in (("seed", seed), ("step", step)):
         if not _is_whole(value, 0):
-            raise UsageError(f"`{name}` must be a whole number of at least 0, got {value!r}; 0 is usual")
-    for name, value, usual in (("attention_every", attention_every, 50), ("attention_layers", attention_layers, 8)):
+            raise UsageError(f"`{option}` must be a whole number of at least 0, got {value!r}; 0 is usual")
+    for option, value, usual in (("attention_every", attention_every, 50), ("attention_layers", attention_layers, 8)):
         if not _is_whole(value, 1):
-            raise UsageError(f"`{name}` must be a whole number of at least 1, got {value!r}; {usual} is usual")
+            raise UsageError(f"`{option}` must be a whole number of at least 1, got {value!r}; {usual} is usual")
     if not _is_whole(attention, 0):
         raise UsageError(f"`attention` must be a whole number of at least 0, got {attention!r}; 16 is usual, 0 none")
     if on_error not in get_args(OnError):
@@ -53,9 +55,9 @@ def check_options(
     if budget is not None and not is_share:
         raise UsageError(f"`budget` must be above 0 and at most 1, got {budget!r}; 0.01 is one percent")
     Budget.parse(alarms, name="alarms")
-    if label is not None and not (isinstance(label, str) and label.isprintable() and len(label) <= LONGEST_NAME):
+    if name is not None and not (isinstance(name, str) and name.isprintable() and len(name) <= LONGEST_NAME):
         raise UsageError(
-            f"`name` must be a text of at most {LONGEST_NAME} characters in one line, got {label!r:.60}; it is a label"
+            f"`name` must be a text of at most {LONGEST_NAME} characters in one line, got {name!r:.60}; it is a label"
         )
 
 

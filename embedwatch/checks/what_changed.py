@@ -218,9 +218,10 @@ class WhatChanged(Check):
     One of: truncation, rotation, model, normalisation, precision, rank, pooling, noise, settings, norms, collapse,
     content, mix; nothing; other. Truncation, normalisation and precision are told always; the others where
     `drift_p_value` is at or below the level, in three windows in a row where there is a History. Content and mix warn
-    and fail at the sizes at which `drift` does, or where 7 and 25 % of the rows went to other regions; everything else is a change of the way from input to vectors, and warns
-    however small it is. Lower precision alone, which the p-value does not show, is told and alarms nobody. A window of
-    unpaired rows cannot tell everything: the next nearest name is said, and what would settle it.
+    and fail at the sizes at which `drift` does, or where 7 and 25 % of the rows went to other regions; everything else
+    is a change of the way from input to vectors, and warns however small it is. Lower precision alone, which the
+    p-value does not show, is told and alarms nobody. A window of unpaired rows cannot tell everything: the next nearest
+    name is said, and what would settle it.
 
     Args:
         level: share of healthy windows that may be called different.

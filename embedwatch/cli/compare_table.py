@@ -12,8 +12,7 @@ from embedwatch.sinks._blame import blamed
 from embedwatch.sinks.console import Console, print_paragraph
 
 if TYPE_CHECKING:
-    from embedwatch.comparison import Comparison
-    from embedwatch.comparison import Segmented
+    from embedwatch.comparison import Comparison, Segmented
 
 __all__ = ["print_comparison"]
 
