@@ -5,7 +5,7 @@ CONSTRAINTS ?= constraints.txt
 OUT ?= build/demo
 FOR ?= 2m
 PYTEST_ARGS ?=
-# Quick tests run on all cores, a file on one of them.
+# Tests run on all cores, a file on one of them.
 WORKERS ?= auto
 
 # Trained models that tests read as files. They are never imported, so what they ask for (libraries of 2018, a compiler)
@@ -44,7 +44,7 @@ test: lint ## lint, type check and the quick tests (minutes)
 	$(BIN)/python -m pytest -rs -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 test-slow: $(VENV)/.dev ## the slow tests
-	$(BIN)/python -m pytest -rs -m slow $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -rs -m slow -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 lint: $(VENV)/.dev ## ruff and mypy
 	$(BIN)/ruff check

@@ -33,11 +33,10 @@ import torch
 
 from embedwatch_model.corpora import read_text
 from embedwatch_model.data import Pairs, Windows, unigram_entropy
-from embedwatch_model.events import Callback
 from embedwatch_model.run import RunSettings, open_run
 from embedwatch_model.schedules import Schedule
 from embedwatch_model.text import BEGIN, END, decode
-from embedwatch_model.training import Trainer
+from embedwatch_model.training import Callback, Trainer
 from embedwatch_model.training_settings import TrainingSettings
 
 PROBE_STEPS = 12

@@ -57,8 +57,8 @@ def directions(rows: Tensor) -> Tensor:
     Shape: (N, D) -> (N, D).
 
     Example:
-        >>> directions(torch.tensor([[3.0, 4.0], [0.0, 0.0], [3e30, 4e30]])).tolist()
-        [[0.6000000238418579, 0.800000011920929], [0.0, 0.0], [0.6000000238418579, 0.800000011920929]]
+        >>> directions(torch.tensor([[4.0, 0.0], [0.0, 0.0], [0.0, 4e30]])).tolist()
+        [[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]]
     """
     norms: Tensor = torch.linalg.vector_norm(rows, dim=1)
     hard = ~((norms > 1 / SAFE_NORM) & (norms < SAFE_NORM))

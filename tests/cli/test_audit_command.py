@@ -187,7 +187,7 @@ def test_labels_and_vectors_from_one_table(tmp_path: Path) -> None:
         ),
         (["--as", "npyy"], ['no source "npyy"', '"npy"']),
         (["--sink", "jsonl"], ["jsonl:PATH"]),
-        (["--sink", "jsonl:/nowhere/at/all.jsonl"], ["/nowhere/at/all.jsonl"]),
+        (["--sink", "jsonl:/dev/null/all.jsonl"], ["/dev/null/all.jsonl"]),
         (["--sink", "jsnol:x"], ['"jsonl"']),
         (["--labels", "nowhere.txt"], ["nowhere.txt", "does not exist"]),
         (["--text", "texts.txt"], ["must come with a model"]),
