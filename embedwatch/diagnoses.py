@@ -100,15 +100,23 @@ class Diagnoses:
         if self.bridge is None:
             return None
         if start:
-            if lies_in_parts(model):
-                raise UsageError("`bridge` must be left out for a model in parts on several ranks; watch a checkpoint")
-            found = self.bridge.embedded(model)
+            found = self._embedded(self.bridge, model)
             self.bridge.check(found)
             return found
         kept: list[Tensor] = []
         with self._boundary.guard(STAGE, BRIDGE):
-            kept.append(self.bridge.embedded(model))
+            kept.append(self._embedded(self.bridge, model))
         return next(iter(kept), None)
+
+    @staticmethod
+    def _embedded(bridge: BridgeWatch, model: nn.Module) -> Tensor:
+        """Embed the texts, unless a forward pass would wait for other ranks; a model may be spread after the start."""
+        if lies_in_parts(model):
+            raise UsageError(
+                "`bridge` must be of a model that lies whole on this rank, got one in parts on several; "
+                "watch a checkpoint"
+            )
+        return bridge.embedded(model)
 
     def crossed(self) -> list[Judged]:
         """Return what was found of the bridge last."""

@@ -136,8 +136,10 @@ class HashedFolder:
             raise InputError(f"{path.name} must be there, got none; copy the folder whole, or {self.again}")
         wanted = described if isinstance(described, dict) else {}
         size, length = path.stat().st_size, wanted.get("bytes")
-        if size != length or size > MOST_BYTES:
+        if size != length:
             raise InputError(f"{path.name} must have {length} bytes, got {size}; {self._advice}")
+        if size > MOST_BYTES:
+            raise InputError(f"{path.name} must have at most {MOST_BYTES:,} bytes, got {size:,}; {self.again}")
         data = path.read_bytes()
         if digest(data) != wanted.get(DIGEST_OF_ALL):
             raise InputError(f"{path.name} must be as it was written, got other bytes; {self._advice}")

@@ -110,12 +110,13 @@ class IndexWatch:
                 judgement.deliver(sink, self.boundary, windows=self.looks)
 
     def look(self) -> Judged | None:
-        """Look now, and return what was found; `None` where that failed, or it is closed."""
-        if self._closed:
+        """Look now, and return what was found; `None` where that failed or takes minutes, or it is closed.
+
+        Nor does it look in a process that was forked off: make one there.
+        """
+        if self._closed or not self._evaluator.put(self._look):
             return None
-        self._evaluator.put(self._look)
-        self._evaluator.wait(WAIT)
-        return self.last
+        return self.last if self._evaluator.wait(WAIT) else None
 
     @property
     def errors(self) -> dict[tuple[str, str], int]:

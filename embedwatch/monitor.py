@@ -6,7 +6,8 @@ import inspect
 import logging
 import os
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -198,9 +199,10 @@ class Monitor(MonitorView):
         opened = _known_sinks(sinks)
         self._courses.check_references(references)
         earlier = watched_by(self.model)
+        with nullcontext() if earlier is None else earlier.unwatched():
+            crossing = self._courses.embedded(start=True)
         if earlier is not None:  # now that nothing but targets can be wrong: sinks may want what it holds, as a port
             earlier.detach()
-        crossing = self._courses.embedded(start=True)  # and that the texts of the bridge fit
         self._courses.open(opened if ranks is None or ranks.first else ())
         together = ranks is not None
         self._rounds = Rounds(
@@ -268,7 +270,9 @@ class Monitor(MonitorView):
     def examine(self) -> None:
         """Let the embedding table and the model be examined in full: at the start, at a checkpoint, at the end."""
         if not self.detached:
-            self._look_through(self._embedded())
+            with self.unwatched():
+                crossing = self._courses.embedded()
+            self._look_through(crossing)
 
     def _look_through(self, crossing: Tensor | None) -> None:
         """Let all be examined that is at the start and at checkpoints, and what the model made of its bridge."""
@@ -278,11 +282,12 @@ class Monitor(MonitorView):
         if crossing is not None:
             self._rounds.evaluator.put(partial(self._courses.cross, crossing, self.pulse.step), extra=True)
 
-    def _embedded(self) -> Tensor | None:
-        """Return what the model makes of the texts of its bridge now, unwatched; `None` where there is no bridge."""
+    @contextmanager
+    def unwatched(self) -> Iterator[None]:
+        """See nothing of what the model does in the block, such as what it is run for on our behalf."""
         was_off, self.pulse.off = self.pulse.off, True
         try:
-            return self._courses.embedded()
+            yield
         finally:
             self.pulse.off = was_off
 
@@ -327,8 +332,7 @@ class Monitor(MonitorView):
         for name, value in given.items():
             if isinstance(value, str) or not isinstance(value, Iterable):
                 raise UsageError(f"`{name}` must be a list of texts, got {value!r:.40}; put each in a list")
-        was_off, self.pulse.off = self.pulse.off, True
-        try:
+        with self.unwatched():
             found = self._courses.diagnose(
                 step=self.pulse.step,
                 texts=tuple(texts),
@@ -339,11 +343,10 @@ class Monitor(MonitorView):
                 encode=encode,
             )
             crossing = self._courses.embedded()
-        finally:
-            self.pulse.off = was_off
-        if crossing is not None:
-            self._rounds.evaluator.put(partial(self._courses.cross, crossing, self.pulse.step), extra=True)
-            self._rounds.evaluator.wait(WAIT)
+        if crossing is None:  # what was found of it before is not of now
+            return found
+        self._rounds.evaluator.put(partial(self._courses.cross, crossing, self.pulse.step), extra=True)
+        self._rounds.evaluator.wait(WAIT)
         return [*found, *self._courses.crossed()]
 
     def save_reference(self, path: str | os.PathLike[str], *, rows: int = 4_000) -> None:

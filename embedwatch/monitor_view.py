@@ -95,11 +95,12 @@ class MonitorView:
         return self._courses.memory() + rows + CAPACITY + tables + self._attachment.attention.memory()
 
     def __repr__(self) -> str:
-        blind = len(self.blind()) if self.pulse.forwards else self._attachment.expected
+        unseen = len(self.blind()) + len(self._attachment.waiting())
+        unseen = unseen if self.pulse.forwards else self._attachment.expected
         overhead = "" if self.overhead is None else f", {self.overhead:.2%} of its time"
         state = "detached" if self.detached else f"one step in {self.pulse.every}, windows of {self._rounds.window}"
         return (
-            f"Monitor({self.name}: {self._attachment.expected - blind} of {self._attachment.expected} places seen, "
+            f"Monitor({self.name}: {self._attachment.expected - unseen} of {self._attachment.expected} places seen, "
             f"step {self.pulse.step:,}, {state}, {self.windows} judged, {self.status}{overhead})"
         )
 

@@ -6,6 +6,7 @@ import atexit
 import logging
 import os
 import weakref
+from contextlib import AbstractContextManager
 from itertools import count
 from pathlib import Path
 from typing import Protocol
@@ -22,6 +23,9 @@ class Watcher(Protocol):
 
     model: nn.Module
     name: str
+
+    def unwatched(self) -> AbstractContextManager[None]:
+        """See nothing of what the model does in the block."""
 
     def detach(self) -> None:
         """End in good order."""

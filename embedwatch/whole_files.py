@@ -15,6 +15,8 @@ ANYBODY = 0o666
 """Less what the umask takes: as any new file."""
 SYSTEM_FOLDERS = (("dev",), ("proc",))
 """A file below these may be the shell's: /dev/stdout of `> file` must be written to, not replaced."""
+MEMORY_FOLDER = ("dev", "shm")
+"""Below it lie files as anywhere, though in memory."""
 
 
 def write_whole(path: Path, content: bytes, *, mode: int = ANYBODY) -> None:
@@ -46,7 +48,10 @@ def is_special(path: Path) -> bool:
         there = path.stat().st_mode
     except OSError:
         return False
-    return not (stat.S_ISREG(there) or stat.S_ISDIR(there)) or path.absolute().parts[1:2] in SYSTEM_FOLDERS
+    if not (stat.S_ISREG(there) or stat.S_ISDIR(there)):
+        return True
+    below = path.absolute().parts[1:]
+    return below[:1] in SYSTEM_FOLDERS and below[:2] != MEMORY_FOLDER
 
 
 def write_folder_whole(path: Path, files: Mapping[str, bytes]) -> None:

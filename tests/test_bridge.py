@@ -135,10 +135,43 @@ def test_what_does_not_fit_is_refused_at_the_start(then: tuple[Canary, Aligner],
         watch(model, bridge=narrow, sinks=[])
     with pytest.raises(InputError, match="`aligner` must map into the 8 dimensions of the canary, got 16"):
         Bridge(Canary.of_vectors([canary.vectors[:, :8]], TEXTS[:PROBE]), aligner)
-    with pytest.raises(UsageError, match="`texts` must be the 80 that were recorded, got 3; give those"):
+    with pytest.raises(
+        UsageError, match="must be the 80 texts that were recorded, in their order, got 3 texts; give those"
+    ):
         Bridge(canary, aligner, texts=TEXTS[:3])
+    with pytest.raises(UsageError, match="in their order, got another text 1; give those"):
+        Bridge(canary, aligner, texts=TEXTS[1 : PROBE + 1])
     with pytest.raises(InputError, match="nowhere"):
         Bridge(canary, tmp_path / "nowhere")
+
+
+def test_a_bridge_that_is_refused_leaves_the_watch_before_it(then: tuple[Canary, Aligner]) -> None:
+    model = encoder()
+    narrow = Bridge(*then, encode=lambda texts: encode_with(model)(texts)[:, :5])
+    with watch(model, sinks=[], every=1) as earlier:
+        with pytest.raises(InputError, match="must give the 24 dimensions"):
+            watch(model, bridge=narrow, sinks=[])
+        assert not earlier.detached
+        assert earlier.pulse.forwards == 0, "texts of the bridge are not seen by it"
+        model(torch.zeros(2, 3, dtype=torch.int64))
+        assert earlier.pulse.forwards == 1
+
+
+def test_a_model_that_is_spread_after_the_start_is_not_run(then: tuple[Canary, Aligner]) -> None:
+    model, asked = encoder(), []
+
+    def encode(texts: Sequence[str]) -> Tensor:
+        asked.append(len(texts))
+        return encode_with(model)(texts)
+
+    with watch(model, bridge=Bridge(*then, encode=encode), sinks=[], every=1) as monitor:
+        at_start = len(asked)
+        vars(model.out)["_is_fsdp_managed_module"] = True  # what FullyShardedDataParallel says of its modules
+        monitor.examine()
+        assert len(asked) == at_start, "its forward pass would wait for the other ranks"
+        assert monitor.errors == {("diagnostic", "bridge"): 1}
+        with pytest.raises(UsageError, match="`bridge` must be of a model that lies whole on this rank"):
+            watch(model, bridge=Bridge(*then, encode=encode), sinks=[])
 
 
 def test_a_bridge_is_made_of_files_too(then: tuple[Canary, Aligner], tmp_path: Path) -> None:
@@ -167,5 +200,6 @@ def test_what_fails_later_is_counted_and_stops_nothing(
         monitor.examine()
         monitor.flush()
         assert monitor.errors == {("diagnostic", "bridge"): 1}
-        assert not [judged for judged in monitor.diagnose() if judged.snapshot.provenance.step is None]
+        assert "pairs" in monitor.snapshots, "of the start"
+        assert not [judged for judged in monitor.diagnose() if judged.snapshot.space.place == "pairs"], "not of now"
     assert "'bridge' failed; it counts as unknown" in caplog.text

@@ -90,6 +90,14 @@ def test_what_fails_is_counted_and_tried_again(x: Any) -> None:
         assert watch.look() is not None
 
 
+def test_an_old_look_is_never_told_as_a_new_one(x: Any) -> None:
+    watch = IndexWatch(built("Flat", x), sinks=[])
+    assert watch.look() is not None
+    watch._evaluator.close()  # as in a process that was forked off: nobody looks there
+    assert watch.look() is None
+    watch.close()
+
+
 def test_what_does_not_fit_is_refused(x: Any, tmp_path: Path) -> None:
     np.save(tmp_path / "wrong.npy", rows(50, 8))
     with pytest.raises(UsageError, match="`every` must be a number of seconds above 0, got 0; 300 is usual"):

@@ -171,6 +171,20 @@ def told(monitor: Monitor) -> tuple[str, str]:
     return verdict.status, verdict.reason
 
 
+def test_a_pause_hides_no_place_that_is_never_called() -> None:
+    model = Towers().eval()
+    options = {"places": ["left", "right"], "every": 1, "window": 10, "sinks": [], "on_error": "raise"}
+    with watch(model, budget=0.01, **options) as monitor, torch.inference_mode():
+        for _ in range(MANY_PASSES):
+            model(torch.randn(4, 8), right=False)  # each is looked at
+        monitor._rounds._seconds += 100.0
+        for _ in range(2):
+            model(torch.randn(4, 8), right=False)
+        assert is_paused(monitor)
+        assert told(monitor)[0] == "warn"
+        assert set(monitor.blind()) == {"right"}
+
+
 def test_a_pause_makes_no_place_blind() -> None:
     model = Towers().eval()
     options = {"places": ["left", "right"], "every": 1, "window": 10, "sinks": [], "on_error": "raise"}
@@ -186,6 +200,7 @@ def test_a_pause_makes_no_place_blind() -> None:
             assert reason.startswith("Looking is paused at times")
             assert "right: not looked at yet." in reason
             assert monitor.blind() == {}
+            assert "1 of 2 places seen" in repr(monitor)
             for _ in range(MANY_PASSES + 1):
                 model(torch.randn(4, 8), right=True)
         monitor.pulse.busy += 100.0 / 0.01 * 4  # the model has worked for long since

@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -50,6 +51,16 @@ def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path: Path, linked: bool) -> 
 @pytest.mark.parametrize("name", ["/dev/null", "/dev/full", "/dev/stdout"])
 def test_devices_are_not_replaced(name: str) -> None:
     assert not Path(name).exists() or is_special(Path(name))
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="only Linux has /dev/shm")
+def test_files_in_memory_are_replaced_as_any() -> None:
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as file:
+        path = Path(file.name)
+        assert not is_special(path)
+        before = path.stat().st_ino
+        write_whole(path, TOLD)
+        assert path.stat().st_ino != before, "renamed into place: a reader never sees a half"
 
 
 def test_the_standard_output_of_a_shell_gets_what_is_written(tmp_path: Path) -> None:

@@ -39,9 +39,9 @@ LEAST_JUDGING_QUERIES = 50
 BATCH = 8192
 SHOWN_SUSPECTS = 20
 Rows = str | os.PathLike[str] | Source | Tensor | np.ndarray[Any, Any]
+"""What a side may be given as: a path, a Source, or rows (N, D)."""
 MOST_SEED = 2**31 - 1
 FLOATS = (np.float16, np.float32, np.float64)
-"""What a side may be given as: a path, a Source, or rows (N, D)."""
 
 
 class _Opened(NamedTuple):

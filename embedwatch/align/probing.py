@@ -15,7 +15,7 @@ from embedwatch.batch import PairBatch
 from embedwatch.canary import Canary, Embed
 from embedwatch.canary.embedding import BATCH, Round, embed_in
 from embedwatch.core.boundary import Boundary, OnError
-from embedwatch.core.errors import InputError, UsageError
+from embedwatch.core.errors import InputError
 from embedwatch.core.snapshot import Snapshot, Space
 from embedwatch.stats.pair_similarity import PairSimilarity
 from embedwatch.window import Window
@@ -40,7 +40,7 @@ class Bridge:
 
     Raises:
         InputError: if a file cannot be read, or the map does not lead into the space of the canary.
-        UsageError: if the texts are missing.
+        UsageError: if the texts are missing, or are others than those that were recorded.
 
     Example:
         >>> embed = lambda texts: [[len(text), text.count("e"), text.count(" "), 1.0] for text in texts]
@@ -60,16 +60,12 @@ class Bridge:
     ) -> None:
         self.canary = canary if isinstance(canary, Canary) else Canary.load(canary)
         self.aligner = aligner if isinstance(aligner, Aligner | None) else Aligner.load(aligner)
-        self.texts = tuple(texts or self.canary.texts)
+        self.texts = self.canary.asked(texts)
         self.encode = encode
         if self.aligner is not None and self.aligner.right_dimension != self.canary.dimension:
             raise InputError(
                 f"`aligner` must map into the {self.canary.dimension} dimensions of the canary, got "
                 f"{self.aligner.right_dimension}; record the canary with the model that the map leads to"
-            )
-        if len(self.texts) != len(self.canary):
-            raise UsageError(
-                f"`texts` must be the {len(self.canary)} that were recorded, got {len(self.texts)}; give those"
             )
 
     def embedded(self, embed: Embed) -> Tensor:
@@ -146,7 +142,7 @@ def probe_pair(
 
     Raises:
         InputError: if the map does not lead into the space of the canary, or its rows are of another model.
-        UsageError: if the texts are missing.
+        UsageError: if the texts are missing, or are others than those that were recorded.
     """
     bridge = Bridge(canary, aligner, texts=texts)
     window = bridge.window(bridge.embedded(embed), boundary=Boundary(on_error=on_error), check=True)

@@ -201,7 +201,7 @@ class Canary:
             UsageError: if the texts are missing, or are others than those that were recorded.
             InputError: if `embed` does not return one vector for each text.
         """
-        asked = self._asked(texts)
+        asked = self.asked(texts)
         began = time.perf_counter()
         now = embed_in(embed, asked, Round(torch.arange(len(asked)), BATCH))
         return self.compare(
@@ -209,8 +209,12 @@ class Canary:
             seconds=time.perf_counter() - began,
         )  # fmt: skip
 
-    def _asked(self, texts: Sequence[str]) -> tuple[str, ...]:
-        """Return the texts to embed again."""
+    def asked(self, texts: Sequence[str] = ()) -> tuple[str, ...]:
+        """Return the texts to embed again: those that were kept, or these, where they are what was recorded.
+
+        Raises:
+            UsageError: if they are missing, or are others.
+        """
         if not texts:
             if not self.texts:
                 raise UsageError("`texts` must be given for a canary recorded without them, got none; give the texts")

@@ -170,10 +170,12 @@ class LiveSubject:
     def every_weight(self) -> Iterator[Entries]:
         """Yield every parameter and every buffer that is saved with the model, where they are floating-point numbers.
 
-        What is shared comes once, under its first name; what lies on the meta device holds no numbers.
+        What is shared comes once, under its first name; what lies on the meta device holds no numbers. Of a sparse one
+        the entries come that it holds.
         """
         for name, weight in (*self.model.named_parameters(), *_saved_buffers(self.model)):
             here = weight.detach()
+            here = here if here.layout is torch.strided or here.is_meta else _held(here)
             here = torch.view_as_real(here) if here.is_complex() else here
             if here.dtype in FLOATING and not here.is_meta:
                 yield Entries(name, tuple(here.shape), here.dtype, partial(_pieces, here))
@@ -226,6 +228,11 @@ def _saved_buffers(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
             if name not in module._non_persistent_buffers_set and id(buffer) not in seen:
                 seen.add(id(buffer))
                 yield f"{path}.{name}" if path else name, buffer
+
+
+def _held(weight: Tensor) -> Tensor:
+    """Return the entries that a sparse tensor holds, dense."""
+    return weight._values() if weight.layout is torch.sparse_coo else weight.values()
 
 
 def _pieces(weight: Tensor) -> Iterator[Tensor]:

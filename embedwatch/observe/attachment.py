@@ -299,8 +299,9 @@ class Attachment:
         return tuple(name for name, cause in self._unseen().items() if cause in NOT_YET)
 
     def _waits(self) -> bool:
-        """Return whether looking pauses, or did in this window."""
-        return self._pulse.rested and not self._pulse.training
+        """Return whether looking pauses, or did in this window, before so many passes were looked at that all was."""
+        few = self._pulse.looks < MANY_PASSES
+        return few and self._pulse.rested and not self._pulse.training
 
     def _unseen(self) -> dict[str, str]:
         paths = {name for name, _ in self.model.named_modules(remove_duplicate=False)}

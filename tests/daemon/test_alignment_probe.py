@@ -90,7 +90,9 @@ def test_what_does_not_fit_is_refused(model: Path, bridge: tuple[Path, Path]) ->
     aligner = fit_aligner(*(np.asarray(model_embedder(model).embed(TEXTS)),) * 2)
     with pytest.raises(InputError, match="`aligner` must map into the 8 dimensions of the canary, got"):
         probe_pair(narrow, model_embedder(model).embed, aligner=aligner)
-    with pytest.raises(UsageError, match="`texts` must be the 64 that were recorded, got 3; give those"):
+    with pytest.raises(
+        UsageError, match="must be the 64 texts that were recorded, in their order, got 3 texts; give those"
+    ):
         probe_pair(canary, model_embedder(model).embed, texts=TEXTS[:3])
     with pytest.raises(ValueError, match="`aligner` must be left out for files, got one; it belongs to a canary"):
         Source(kind="files", path=Path("/a"), name="a", aligner=Path("/b"))

@@ -183,3 +183,15 @@ def test_shared_weights_come_once_and_zeros_and_huge_ones_are_information() -> N
     assert verdict.status == "ok"
     assert (numbers["zero_weight_tensors"], numbers["huge_weight_tensors"]) == (1, 1)
     assert [row[0] for row in odd.rows] == ["0.weight", "1.weight"]
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR")
+def test_what_is_sparse_is_looked_at_as_well() -> None:
+    model, graph = nn.Linear(3, 3), torch.eye(3)
+    graph[1, 1] = torch.nan
+    model.register_buffer("graph", graph.to_sparse())
+    model.register_buffer("rows", graph.to_sparse_csr())
+    entries = {each.name: each for each in LiveSubject(model).every_weight()}
+    assert entries.keys() == {"weight", "bias", "graph", "rows"}
+    for name in ("graph", "rows"):
+        assert sum(int(piece.isnan().sum()) for piece in entries[name].pieces()) == 1
