@@ -76,11 +76,14 @@ class HashedFolder:
             OSError: as the system says it.
         """
         self.check_target(path, replace=replace)
+        for name, data in files.items():
+            self._check_size(name, len(data), MOST_BYTES)
         described = {name: {"bytes": len(data), DIGEST_OF_ALL: digest(data)} for name, data in files.items()}
         manifest = {"schema": self.schema, **about, FILES: described}
         manifest[DIGEST_OF_ALL] = digest(_canonical(manifest))
-        text = json.dumps(manifest, ensure_ascii=False, allow_nan=False, indent=2)
-        write_folder_whole(path, {**files, self.manifest: text.encode()})
+        text = json.dumps(manifest, ensure_ascii=False, allow_nan=False, indent=2).encode("utf-8", "backslashreplace")
+        self._check_size(self.manifest, len(text), MOST_MANIFEST)
+        write_folder_whole(path, {**files, self.manifest: text})
 
     def check_source(self, path: Path) -> None:
         """Refuse a path where no such folder is.
@@ -113,6 +116,11 @@ class HashedFolder:
         if not isinstance(described, dict) or not set(needed) <= set(described) <= {*needed, *known}:
             raise InputError(f"{self.manifest} must name {', '.join(needed)}, got other files; {self._advice}")
         return manifest, {name: self._file(path / name, about) for name, about in described.items()}
+
+    def _check_size(self, name: str, size: int, most: int) -> None:
+        """Refuse to write what would be refused when it is read."""
+        if size > most:
+            raise InputError(f"{name} must have at most {most:,} bytes, got {size:,}; give fewer rows or dimensions")
 
     @property
     def _advice(self) -> str:

@@ -374,10 +374,16 @@ class Monitor(MonitorView):
         """
         if self.detached:
             return
-        if self.pulse.forwards:  # a model that never ran has nothing to say
-            self.examine()
-            if self._rounds.has_news:
-                self._rounds.close_windows()
+        try:
+            if self.pulse.forwards:  # a model that never ran has nothing to say
+                self.examine()
+                if self._rounds.has_news:
+                    self._rounds.close_windows()
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        """Leave the model, wait for what is left to judge, and close."""
         self.leave()
         self._rounds.optimizers.close()
         forget(self)

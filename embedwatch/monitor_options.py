@@ -57,7 +57,7 @@ def check_options(
     Budget.parse(alarms, name="alarms")
     if name is not None and not (isinstance(name, str) and name.isprintable() and len(name) <= LONGEST_NAME):
         raise UsageError(
-            f"`name` must be a text of at most {LONGEST_NAME} characters in one line, got {name!r:.60}; it is a label"
+            f"`name` must be a text of at most {LONGEST_NAME} characters in one line, got {name!r:.60}; shorten it"
         )
 
 

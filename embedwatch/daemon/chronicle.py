@@ -72,7 +72,7 @@ class Chronicle:
         known = {status: status for status in STATUSES}
         try:
             statuses = [(float(time), known[status]) for time, status in chapter.statuses]
-            turns = [{name: turn[name] for name in TOLD} for turn in chapter.turns]
+            turns = [{name: turn[name] for name in TOLD} | {"time": float(turn["time"])} for turn in chapter.turns]
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"`chapter` must hold statuses with their time and whole turns, got {error!r}") from error
         self.statuses.extend(statuses)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import warnings
 from collections.abc import Iterator
@@ -40,3 +41,13 @@ def quiet() -> Iterator[None]:
             transformers_logging.set_verbosity(level)
             if bars:
                 transformers_logging.enable_progress_bar()
+
+
+def _forked() -> None:
+    """In a child process no thread is left that could give the turn back."""
+    global TURN  # noqa: PLW0603
+    TURN = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

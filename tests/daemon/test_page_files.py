@@ -18,7 +18,7 @@ from embedwatch.core.errors import InputError
 from embedwatch.core.measurement import Metric
 from embedwatch.core.snapshot import Provenance, Snapshot, Space
 from embedwatch.core.verdict import Evidence, Status, Verdict
-from embedwatch.daemon.chronicle import WINDOWS, Chapter, Chronicle, course_json
+from embedwatch.daemon.chronicle import TOLD, WINDOWS, Chapter, Chronicle, course_json
 from embedwatch.daemon.maps import LOOKED_AT, MOST_ROWS, SAMPLE_BYTES, MapRows, Maps
 from embedwatch.daemon.page_files import PAGE_POLICY, page_files
 from embedwatch.references import Reference
@@ -282,6 +282,7 @@ class TestChronicle:
             Chapter([["late", "ok"]]),
             Chapter([[1.0]]),
             Chapter([[1.0, "ok"]], [{"time": 1.0}]),
+            Chapter([], [dict.fromkeys(TOLD, "late")]),
             Chapter([[1.0, ["ok"]]]),
         ],
     )

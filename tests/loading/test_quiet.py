@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 
+import pytest
 from huggingface_hub import constants
 from transformers.utils import logging
 
+from embedwatch.loading import quiet as loading
 from embedwatch.loading.quiet import quiet
 from tests.polling import DEADLINE
 
@@ -35,3 +37,21 @@ def test_threads_take_turns_and_settings_are_as_before() -> None:
     leave.set()
     thread.join(DEADLINE)
     assert settings() == before
+
+
+def test_a_forked_child_does_not_wait_for_a_thread_that_it_has_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "TURN", threading.RLock())  # the one that is held is put away afterwards
+    inside, leave = threading.Event(), threading.Event()
+
+    def holder() -> None:
+        with quiet():
+            inside.set()
+            leave.wait(DEADLINE)
+
+    thread = threading.Thread(target=holder, daemon=True)
+    thread.start()
+    assert inside.wait(DEADLINE)
+    loading._forked()
+    assert loading.TURN.acquire(timeout=1)
+    leave.set()
+    thread.join(DEADLINE)
