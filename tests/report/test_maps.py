@@ -12,7 +12,7 @@ from torch import Tensor
 
 from embedwatch.batch import VectorBatch
 from embedwatch.core.exhibit import Exhibit
-from embedwatch.mapping import Frame, KeptRows, Layout, fit_plane, lay_out, principal_plane
+from embedwatch.mapping import LEAST_POINTS, Frame, KeptRows, Layout, fit_plane, lay_out, principal_plane
 from embedwatch.report.maps import MOST_CLASSES, MOST_NAME_BYTES, STEPS, map_chart, witnesses_of
 from tests.report.inputs import HOSTILE, verdict
 
@@ -74,7 +74,7 @@ def test_without_common_rows_nothing_is_turned() -> None:
 
 
 def test_too_few_rows_have_no_map() -> None:
-    assert lay_out([("a", kept(ROWS[:4]))]) == []
+    assert lay_out([("a", kept(ROWS[: LEAST_POINTS - 1]))]) == []
     assert map_chart("m", "map", [], lambda place, ids: []) is None
 
 
@@ -83,7 +83,7 @@ METHODS = ("PCA", "t-SNE", *(("UMAP",) if importlib.util.find_spec("umap") is no
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [5, 12, 400])
+@pytest.mark.parametrize("number", [LEAST_POINTS, 12, 400])
 @pytest.mark.parametrize("method", METHODS)
 def test_groups_lie_together_in_every_map(method: str, number: int) -> None:
     groups = torch.arange(number) % 2
