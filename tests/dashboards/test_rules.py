@@ -191,6 +191,7 @@ class TestPromtool:
         assert scrape["job_name"].startswith("embedwatch")
         assert min(scrape[name] for name in ("sample_limit", "label_limit", "label_value_length_limit")) > 0
 
+    @pytest.mark.slow
     def test_the_tests_of_the_rules_pass(self) -> None:
         code, said = promtool("test", "rules", PROMETHEUS / "embedwatch.rules.test.yml")
         assert code == 0, said
