@@ -13,12 +13,13 @@ from embedwatch.core.errors import InputError
 from embedwatch.core.strict_json import strict_json
 from embedwatch.whole_files import write_folder_whole
 
-__all__ = ["HashedFolder", "digest"]
+__all__ = ["MOST_BYTES", "HashedFolder", "digest"]
 
 FILES = "files"
 DIGEST_OF_ALL = "blake2b"
 """Hash of everything else in the manifest, and of one file in its description."""
 MOST_BYTES, MOST_MANIFEST = 2 << 30, 4 << 20
+"""Of one file, and of the manifest. At D = 4,096 the maps of a reference take 400 MB."""
 DIGEST = 16
 
 

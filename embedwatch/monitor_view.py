@@ -84,6 +84,11 @@ class MonitorView:
         """Windows that were closed."""
         return self._rounds.windows
 
+    @property
+    def gathering(self) -> dict[str, int]:
+        """Rows that are still to come for the reference of each place."""
+        return self._courses.gathered()
+
     def blind(self) -> Mapping[str, str]:
         """Return the places that saw nothing yet, each with the likely cause."""
         return self._attachment.blind()
@@ -103,8 +108,3 @@ class MonitorView:
             f"Monitor({self.name}: {self._attachment.expected - unseen} of {self._attachment.expected} places seen, "
             f"step {self.pulse.step:,}, {state}, {self.windows} judged, {self.status}{overhead})"
         )
-
-    @property
-    def gathering(self) -> dict[str, int]:
-        """Rows that are still to come for the reference of each place."""
-        return self._courses.gathered()

@@ -13,15 +13,13 @@ from torch import Tensor
 from embedwatch.batch.rows import Rows, check_column, check_matrix
 from embedwatch.core.errors import UsageError
 from embedwatch.core.exhibit import NO_ID
-from embedwatch.geometry.norms import row_norms
+from embedwatch.geometry.norms import SAFE_NORM, row_norms
 from embedwatch.hashing import combine, hash_rows, hash_text
 
 __all__ = ["FLOAT32_MAX", "BatchMoments", "VectorBatch"]
 
 FLOAT32_MAX = torch.finfo(torch.float32).max
 FLOAT32_LEAST = 2.0**-149
-SAFE_NORM = 1e15
-"""Beyond this norm, or below its inverse, squares may leave the range of float32: float64 is used instead."""
 
 
 class BatchMoments(NamedTuple):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["row_norms"]
+__all__ = ["SAFE_NORM", "row_norms"]
 
-_SMALL = 1e-15
+SAFE_NORM = 1e15
+"""Beyond this norm, or below its inverse, squares may leave the range of float32: float64 is used instead."""
+_SMALL = 1 / SAFE_NORM
 
 
 def row_norms(rows: Tensor) -> Tensor:

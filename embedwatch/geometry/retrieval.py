@@ -11,6 +11,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from embedwatch.geometry.norms import SAFE_NORM
+
 __all__ = [
     "Found",
     "csls_rerank",
@@ -32,8 +34,6 @@ FUSION = 60
 """k of reciprocal rank fusion, as its paper has it."""
 ORDER = 1e-13
 """By so much a row is moved away for each that stands before it: more than rounding, less than any difference."""
-SAFE_NORM = 1e15
-"""Beyond this norm, or below its inverse, squares may leave the range of float32."""
 
 
 class Found(NamedTuple):

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from embedwatch.core.boundary import Boundary
 from embedwatch.core.errors import EmbedwatchError, InputError
-from embedwatch.hashed_folder import HashedFolder
+from embedwatch.hashed_folder import MOST_BYTES, HashedFolder
 from embedwatch.large_bytes import tensors_to_bytes
 from embedwatch.references.fitting import compared_statistics
 from embedwatch.references.kept_rows import KeptRows
@@ -26,8 +26,6 @@ MANIFEST = "reference.json"
 MAPS, CALIBRATING, WHOLE, ROWS = "maps.safetensors", "calibrating.safetensors", "whole.safetensors", "rows.safetensors"
 FILES = (MAPS, CALIBRATING, WHOLE)
 STATES, NAMES = "states", "names"
-MOST_BYTES = 2 << 30
-"""Of one part of a state. At D = 4,096 the maps take 400 MB."""
 FOLDER = HashedFolder(
     manifest=MANIFEST,
     noun="a reference",
